@@ -1,0 +1,1 @@
+"""The KV cache: geometry, block pool, prefix index and the manager that joins them."""

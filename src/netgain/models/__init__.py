@@ -1,0 +1,1 @@
+"""Model definitions, checkpoint loaders and the store of fetched models."""
