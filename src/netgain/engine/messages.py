@@ -1,0 +1,171 @@
+"""What crosses between a frontend and an engine: msgspec structs over ZeroMQ, no pickle.
+
+Frontend to engine: `Submit`, `Abort`, `ClockPing`, `ResetPrefixCache`, `Shutdown`.
+Engine to frontend: `LoadProgress` while starting, then `Ready` or `StartFailed`, then one
+`StepOutputs` per step, `ClockPong`, `PrefixCacheReset`.
+All times are the sender's monotonic nanoseconds.
+"""
+
+import enum
+from typing import NewType, TypeAlias
+
+import msgspec
+
+from netgain.engine.sampling_params import SamplingParams
+from netgain.ledger.counters import EngineCounters
+from netgain.ledger.record import LedgerRecord
+
+RequestId = NewType("RequestId", str)
+
+
+class FinishReason(enum.StrEnum):
+    """Why a request ended."""
+
+    STOP = "stop"
+    """End of sequence, a stop token, or (set by whoever reads the text) a stop string."""
+    LENGTH = "length"
+    """`max_tokens` or the context length."""
+    ABORT = "abort"
+    """The client went away, or asked."""
+    TIMEOUT = "timeout"
+    """The deadline passed."""
+    ERROR = "error"
+    """The engine could not go on with it; `RequestOutput.error` says why."""
+
+
+class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One validated request as the engine takes it.
+
+    `salt` isolates the prefix cache: blocks are shared only between equal salts.
+    `deadline_ns` is relative to arrival.
+    """
+
+    id: RequestId
+    prompt_ids: tuple[int, ...]
+    sampling: SamplingParams
+    salt: str = ""
+    timeout_ns: int | None = None
+
+
+class RequestOutput(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one step brought one request.
+
+    `cached_tokens` (prompt tokens served by the prefix cache) and `ledger` come with the last one.
+    """
+
+    id: RequestId
+    token_ids: tuple[int, ...] = ()
+    finish_reason: FinishReason | None = None
+    stop_token_id: int | None = None
+    cached_tokens: int = 0
+    ledger: LedgerRecord | None = None
+    error: str | None = None
+
+
+class Submit(msgspec.Struct, frozen=True, tag="submit"):
+    """Serve this request."""
+
+    request: EngineRequest
+    sent_ns: int
+
+
+class Abort(msgspec.Struct, frozen=True, tag="abort"):
+    """Stop these requests; unknown ids are ignored. The last output of each still comes.
+
+    `reason` is `STOP` when the reader of the text found a stop string.
+    """
+
+    ids: tuple[RequestId, ...]
+    reason: FinishReason = FinishReason.ABORT
+
+
+class ClockPing(msgspec.Struct, frozen=True, tag="ping"):
+    """Asks for the engine's clock; `sent_ns` comes back."""
+
+    sent_ns: int
+
+
+class ResetPrefixCache(msgspec.Struct, frozen=True, tag="reset_prefix_cache"):
+    """Forget every cached block that no running request holds."""
+
+
+class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
+    """End the process."""
+
+
+ToEngine: TypeAlias = Submit | Abort | ClockPing | ResetPrefixCache | Shutdown
+
+
+class LoadPart(msgspec.Struct, frozen=True):
+    """One timed part of loading: import, read, convert, allocate, warm_up."""
+
+    name: str
+    seconds: float
+
+
+class LoadProgress(msgspec.Struct, frozen=True, tag="load_progress"):
+    """A part of loading ended."""
+
+    part: LoadPart
+
+
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a started engine is.
+
+    `step_base_s`, `step_token_s`: the calibrated time of an empty step and of one more token.
+    """
+
+    model_name: str
+    max_model_len: int
+    vocab_size: int
+    kv_blocks: int
+    kv_block_tokens: int
+    kv_bytes: int
+    weight_bytes: int
+    threads: int
+    step_base_s: float
+    step_token_s: float
+    load: tuple[LoadPart, ...]
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The engine serves from now on."""
+
+    info: EngineInfo
+
+
+class StartFailed(msgspec.Struct, frozen=True, tag="start_failed"):
+    """The engine cannot start; the process ends. `message` says what to do."""
+
+    message: str
+
+
+class StepOutputs(msgspec.Struct, frozen=True, tag="step_outputs"):
+    """Everything one turn of the core loop has to say.
+
+    `ended_ns`: when the step's device work ended. `sent_ns`: when this message was sent.
+    """
+
+    outputs: tuple[RequestOutput, ...]
+    counters: EngineCounters
+    ended_ns: int
+    sent_ns: int
+
+
+class ClockPong(msgspec.Struct, frozen=True, tag="pong"):
+    """Answers a ping: the ping's `sent_ns`, and the engine's clock when it read and answered."""
+
+    ping_ns: int
+    received_ns: int
+    sent_ns: int
+
+
+class PrefixCacheReset(msgspec.Struct, frozen=True, tag="prefix_cache_reset"):
+    """The prefix cache was emptied; `blocks` were forgotten."""
+
+    blocks: int
+
+
+FromEngine: TypeAlias = (
+    LoadProgress | Ready | StartFailed | StepOutputs | ClockPong | PrefixCacheReset
+)

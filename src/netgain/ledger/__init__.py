@@ -1,0 +1,1 @@
+"""The ledger: where each request's time went, what handoffs cost, what techniques gained."""
