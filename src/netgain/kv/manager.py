@@ -119,6 +119,10 @@ class KVManager:
             table.extend(blocks)
         return added
 
+    def has_unpublished(self, request: str, tokens: int) -> bool:
+        """Whether `tokens` computed tokens fill a block that `publish` has not seen."""
+        return tokens // self.block_tokens > self._held[request].published
+
     def publish(self, request: str, chain: KeyChain, tokens: int) -> list[int]:
         """Indexes the request's blocks that are full with the first `tokens` computed tokens.
 
