@@ -8,6 +8,7 @@ from netgain._version import __version__
 from netgain.cli.models import models
 from netgain.cli.pull import pull
 from netgain.cli.remove import remove
+from netgain.cli.serve import serve
 from netgain.errors import NetgainError
 
 
@@ -54,6 +55,7 @@ def _options(
     pass
 
 
+app.command()(serve)
 app.command()(pull)
 app.command()(models)
 app.command()(remove)

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -70,6 +70,7 @@ class IpcEngineClient:
         self._streams: dict[RequestId, OutputStream] = {}
         self._resets: list[asyncio.Future[int]] = []
         self._clock = ClockOffset()
+        self._sent: Awaitable[object] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
@@ -186,10 +187,8 @@ class IpcEngineClient:
     def _send_frame(self, frame: bytes) -> None:
         if self._socket is None:
             return
-        # Unlimited high-water mark: the send ends here, before it could wait for anything.
-        sent = self._socket.send_multipart((self._peer, frame), zmq.NOBLOCK)
-        if sent.done():
-            sent.result()
+        # Without a high-water mark the send is done when this returns: the future only says so.
+        self._sent = self._socket.send_multipart((self._peer, frame), zmq.NOBLOCK)
 
     async def _read(self, socket: zmq.asyncio.Socket) -> None:
         """The only reader: each message is decoded once, whatever number of requests it serves."""

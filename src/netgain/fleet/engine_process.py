@@ -13,6 +13,7 @@ from typing import Final
 
 from netgain.config import EngineSettings
 
+_MAX_BASE: Final = 60
 _KEPT_LINES: Final = 20
 _KEPT_CHARS: Final = 500
 
@@ -21,9 +22,10 @@ class PrivateDirectory:
     """A temporary directory that only this user can enter, for the sockets of the engines."""
 
     def __init__(self) -> None:
-        # Unix socket paths end at about 100 bytes: a long TMPDIR would not leave room.
         base = tempfile.gettempdir()
-        self.path = Path(tempfile.mkdtemp(prefix="netgain-", dir=base if len(base) < 60 else "/tmp"))
+        # Unix socket paths end at about 100 bytes: a long TMPDIR would not leave room.
+        short = base if len(base) <= _MAX_BASE else "/tmp"  # noqa: S108 - mkdtemp is private
+        self.path = Path(tempfile.mkdtemp(prefix="netgain-", dir=short))
         self._lives = 0
 
     def next_endpoint(self) -> str:

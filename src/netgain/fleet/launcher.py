@@ -1,6 +1,7 @@
 """Starts engines, watches them, starts them again, stops them."""
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -76,7 +77,7 @@ class LocalLauncher:
         self._process = first
         self._policy = policy or RestartPolicy()
         self._refusal: str | None = None
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._restarts = 0
         client.on_start_failed = self._refused
@@ -100,9 +101,9 @@ class LocalLauncher:
         """
         failed_starts = 0
         try:
-            while not self._stopping:
+            while not self._stopping.is_set():
                 was_ready, code = await self._one_life()
-                if self._stopping:
+                if self._stopping.is_set():
                     return
                 if self._refusal is not None:
                     raise EngineStartError(self._refusal)
@@ -111,7 +112,8 @@ class LocalLauncher:
                     raise EngineStartError(self._hopeless(failed_starts, code))
                 delay_s = self._policy.delay_s(failed_starts)
                 _log.error("the engine ended (%s); starting it again in %g s", _how(code), delay_s)
-                await asyncio.sleep(delay_s)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), delay_s)
                 self._restarts += 1
                 self._process = None
         finally:
@@ -119,7 +121,7 @@ class LocalLauncher:
 
     async def stop(self) -> None:
         """Asks the engine to end, then makes it."""
-        self._stopping = True
+        self._stopping.set()
         process = self._process
         if process is None or not process.alive:
             return
@@ -146,7 +148,9 @@ class LocalLauncher:
         await asyncio.sleep(0 if self._client.state is EngineState.READY else 0.05)
         was_ready = self._client.state is EngineState.READY
         self._client.end(
-            "netgain is shutting down" if self._stopping else f"the engine ended ({_how(code)})"
+            "netgain is shutting down"
+            if self._stopping.is_set()
+            else f"the engine ended ({_how(code)})"
         )
         return was_ready, code
 

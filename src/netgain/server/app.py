@@ -20,7 +20,6 @@ from netgain.server.body import read_object
 from netgain.server.errors import (
     ApiError,
     as_api_error,
-    bad_request,
     internal,
     model_not_found,
     unauthorized,
@@ -45,7 +44,6 @@ from netgain.server.responses import (
     usage_of,
 )
 from netgain.server.salt import cache_salt
-from netgain.server.socket_timing import socket_times
 
 _log = logging.getLogger(__name__)
 _ID_PREFIXES: Final = ("chatcmpl-", "cmpl-")
@@ -77,10 +75,10 @@ class Api:
 
     async def completions(self, request: Request) -> Response:
         """OpenAI's text completion; `netgain` holds options of netgain's own."""
+        exchange = self._exchange(request)
         body = CompletionRequest.parse(await read_object(request, self.settings.max_body_bytes))
         self._check_model(body.model)
         prompts = body.prompts(self.frontend.limits().max_prompt_tokens)
-        exchange = self._exchange(request)
         job = Job(
             exchange.id,
             prompts,
@@ -93,9 +91,9 @@ class Api:
 
     async def chat(self, request: Request) -> Response:
         """OpenAI's chat completion; `netgain` holds options of netgain's own."""
+        exchange = self._exchange(request)
         body = ChatRequest.parse(await read_object(request, self.settings.max_body_bytes))
         self._check_model(body.model)
-        exchange = self._exchange(request)
         sampling = body.sampling(body.limit())
         arrival = _arrival(exchange)
         prompt = self.frontend.text.render_chat(body.messages)
@@ -173,13 +171,13 @@ class Api:
         """Any error that a handler raised, as OpenAI clients expect it."""
         failure = as_api_error(error)
         self.metrics.http_errors[failure.status] += 1
-        return error_response(failure, _asked_id(request))
+        return error_response(failure, _id_of(request))
 
     async def crashed(self, request: Request, error: Exception) -> Response:
         """A bug: the log gets the traceback (its frames, not their values), the client a 500."""
         _log.error("a handler failed on %s", request.url.path, exc_info=error)
         self.metrics.http_errors[500] += 1
-        return error_response(internal(), _asked_id(request))
+        return error_response(internal(), _id_of(request))
 
     async def no_route(self, request: Request, error: Exception) -> Response:
         """404 and 405 of the router."""
@@ -245,13 +243,12 @@ class Api:
             for index, (text, generation) in enumerate(zip(texts, generations, strict=True))
         ]
         return msgspec.json.encode(
-            Completion(
-                id_, created, self.model_name, choices, usage, "text_completion", netgain
-            )
+            Completion(id_, created, self.model_name, choices, usage, "text_completion", netgain)
         )
 
     def _exchange(self, request: Request) -> Exchange:
         id_ = request_id(request.headers.get("x-request-id"), self.frontend.book)
+        request.state.netgain_request_id = id_
         return Exchange(request, id_, self.frontend)
 
     def _check_model(self, name: str | None) -> None:
@@ -300,9 +297,7 @@ def build_app(api: Api) -> FastAPI:
 
 
 def _body_schema(schema: dict[str, object]) -> dict[str, object]:
-    return {
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}
-    }
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 async def _gather_texts(generations: tuple[Generation, ...]) -> list[str]:
@@ -328,8 +323,7 @@ def _arrival(exchange: Exchange) -> Arrival:
     return Arrival(exchange.times.first_byte_ns, time.monotonic_ns())
 
 
-def _asked_id(request: Request) -> str | None:
-    return None
-
-
-__all__ = ["Api", "bad_request", "build_app", "socket_times"]
+def _id_of(request: Request) -> str | None:
+    """The request's id, where it got far enough to have one."""
+    id_ = getattr(request.state, "netgain_request_id", None)
+    return id_ if isinstance(id_, str) else None

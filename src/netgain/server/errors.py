@@ -108,7 +108,9 @@ def deadline_exceeded() -> ApiError:
     )
 
 
-def internal(message: str = "netgain failed on this request; the server's log says more") -> ApiError:
+def internal(
+    message: str = "netgain failed on this request; the server's log says more",
+) -> ApiError:
     """500: a bug."""
     return ApiError(500, message, kind="internal_error", code="internal_error")
 

@@ -193,7 +193,5 @@ class EventStream(Response):
     async def _write(self, send: Send, data: bytes, *, more: bool = True) -> None:
         if not self._started:
             self._started = True
-            await send(
-                {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-            )
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": data, "more_body": more})

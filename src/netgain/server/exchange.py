@@ -1,4 +1,4 @@
-"""One HTTP request from its first byte to its last: places held, the client watched, books closed."""
+"""One HTTP request from first byte to last: places held, client watched, books closed."""
 
 import asyncio
 import time
@@ -49,9 +49,7 @@ class Exchange:
 
     def ledgers(self, delivered_ns: int, end_ns: int) -> tuple[ClosedLedger, ...]:
         """Each generation's ledger as of now."""
-        return tuple(
-            generation.ledger(delivered_ns, end_ns) for generation in self.generations
-        )
+        return tuple(generation.ledger(delivered_ns, end_ns) for generation in self.generations)
 
     def close(self) -> None:
         """The last byte was written, or never will be."""

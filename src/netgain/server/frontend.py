@@ -197,4 +197,3 @@ def _check_room(prompts: Sequence[Sequence[int]], max_tokens: int, context: int)
             "max_tokens",
             "context_length_exceeded",
         )
-

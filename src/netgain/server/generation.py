@@ -204,9 +204,7 @@ class Generation:
         self._output_bytes += arrival.bytes_per_output
         self._output_overlapped_ns += arrival.received_ns - arrival.sent_ns
 
-    def _add_handoffs(
-        self, ledger: RequestLedger, record: LedgerRecord, last: StepArrival
-    ) -> None:
+    def _add_handoffs(self, ledger: RequestLedger, record: LedgerRecord, last: StepArrival) -> None:
         submitted_ns = self._events.submitted_ns
         arrived_ns = (
             record.stages[0].start_ns - last.engine_clock_ns if record.stages else last.received_ns

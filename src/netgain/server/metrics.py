@@ -1,7 +1,7 @@
 """What `/metrics` shows: raw counters and histograms only, so that every ratio can be derived."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -183,9 +183,7 @@ class _ServerCollector(Collector):
             family = HistogramMetricFamily(name, text)
             family.add_metric([], histogram.buckets(), histogram.total)
             yield family
-        yield _labelled(
-            "netgain_requests", "Ended requests", "finish_reason", dict(metrics.requests)
-        )
+        yield _labelled("netgain_requests", "Ended requests", "finish_reason", {**metrics.requests})
         yield _labelled(
             "netgain_http_errors",
             "HTTP responses that say an error",
@@ -199,7 +197,7 @@ class _ServerCollector(Collector):
             {stage: total / _NS_PER_S for stage, total in metrics.stage_ns.items()},
         )
         yield _labelled(
-            "netgain_handoff_bytes", "Bytes handed over", "kind", dict(metrics.handoff_bytes)
+            "netgain_handoff_bytes", "Bytes handed over", "kind", {**metrics.handoff_bytes}
         )
         yield _counter("netgain_prompt_tokens", "Prompt tokens taken", metrics.prompt_tokens)
         yield _counter(
@@ -220,7 +218,7 @@ def _counter(name: str, text: str, value: float) -> Metric:
     return CounterMetricFamily(name, text, value=value)
 
 
-def _labelled(name: str, text: str, label: str, values: dict[str, float]) -> Metric:
+def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
     family = CounterMetricFamily(name, text, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)

@@ -1,9 +1,9 @@
 """A served model's text side: its tokenizer and chat template."""
 
+import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-import asyncio
 from typing import Final
 
 from netgain.errors import InvalidRequestError

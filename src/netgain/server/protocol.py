@@ -228,9 +228,7 @@ class ChatRequest(_Generation):
 
     def limit(self) -> int | None:
         """Most tokens to generate; None: as many as the context allows."""
-        return (
-            self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
-        )
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
 
 def parse_prompts(value: object, max_prompt_tokens: int) -> tuple[PromptText, ...]:
