@@ -144,7 +144,7 @@ class _ServerCollector(Collector):
         yield _gauge("netgain_kv_blocks_used", "KV blocks held by requests", now.kv_blocks_used)
         yield _gauge("netgain_kv_blocks", "KV blocks there are", now.kv_blocks_total)
         for name, value in metrics.engine.totals().items():
-            title, text = _ENGINE_COUNTERS[name]
+            title, text = _ENGINE_COUNTERS.get(name) or _derived(name)
             yield _counter(title, text, value)
         yield from self._net_gain()
         load = GaugeMetricFamily(
@@ -183,7 +183,12 @@ class _ServerCollector(Collector):
             family = HistogramMetricFamily(name, text)
             family.add_metric([], histogram.buckets(), histogram.total)
             yield family
-        yield _labelled("netgain_requests", "Ended requests", "finish_reason", {**metrics.requests})
+        yield _labelled(
+            "netgain_requests",
+            "Ended requests",
+            "finish_reason",
+            dict(metrics.requests.items()),
+        )
         yield _labelled(
             "netgain_http_errors",
             "HTTP responses that say an error",
@@ -197,7 +202,10 @@ class _ServerCollector(Collector):
             {stage: total / _NS_PER_S for stage, total in metrics.stage_ns.items()},
         )
         yield _labelled(
-            "netgain_handoff_bytes", "Bytes handed over", "kind", {**metrics.handoff_bytes}
+            "netgain_handoff_bytes",
+            "Bytes handed over",
+            "kind",
+            dict(metrics.handoff_bytes.items()),
         )
         yield _counter("netgain_prompt_tokens", "Prompt tokens taken", metrics.prompt_tokens)
         yield _counter(
@@ -208,6 +216,13 @@ class _ServerCollector(Collector):
             "Prompt tokens served by the prefix cache",
             metrics.cached_tokens,
         )
+
+
+def _derived(name: str) -> tuple[str, str]:
+    """A counter the engine has and this table does not: never a reason to show nothing."""
+    words = name.removesuffix("_s").replace("_", " ")
+    unit = "_seconds" if name.endswith("_s") else ""
+    return f"netgain_engine_{name.removesuffix('_s')}{unit}", f"Engine counter: {words}"
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -132,6 +132,7 @@ class ServerRun:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=int(settings.shutdown_grace_s) + _ABORT_GRACE_S,
         )
         server = _Server(config, frontend, settings.shutdown_grace_s)
