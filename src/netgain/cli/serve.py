@@ -9,9 +9,9 @@ from netgain.config import EngineSettings, ServerSettings, Settings
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
     from pathlib import Path
 
-    from netgain.engine.messages import LoadPart
     from netgain.fleet.engine_process import EngineProcess, PrivateDirectory
 
 _ENGINE = EngineSettings()
@@ -121,23 +121,26 @@ def _validated(values: dict[str, dict[str, object]]) -> Settings:
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = str(fault["loc"][-1]) if fault["loc"] else "settings"
-        raise ConfigurationError(f"{where}: {fault['msg']}") from error
+        raise ConfigurationError(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from error
 
 
 def _serve(settings: Settings, started_s: float) -> None:
     from netgain.cli.progress import FetchBar
-    from netgain.fleet.engine_process import EngineProcess, PrivateDirectory
+    from netgain.fleet.engine_process import EngineProcess, PrivateDirectory, engine_command
     from netgain.models.store import ensure
-    from netgain.server.listen import listen, url_of
+    from netgain.server.listen import listen
+
+    def spawn(endpoint: str) -> EngineProcess:
+        return EngineProcess(engine_command(endpoint, "engine-0"), settings.engine, endpoint)
 
     with listen(settings.server.host, settings.server.port) as listener:
         with FetchBar() as bar:
             model_path = ensure(settings.engine.model.model, bar.report)
         directory = PrivateDirectory()
         # The engine's imports and loading take longest: they start before our own.
-        first = EngineProcess(settings.engine, directory.next_endpoint(), "engine-0")
+        first = spawn(directory.next_endpoint())
         try:
-            _run(settings, model_path, listener, directory, first, started_s, url_of(listener))
+            _run(settings, model_path, listener, directory, spawn, first, started_s)
         finally:
             if first.alive:
                 first.kill()
@@ -149,21 +152,27 @@ def _run(
     model_path: "Path",
     listener: "socket.socket",
     directory: "PrivateDirectory",
+    spawn: "Callable[[str], EngineProcess]",
     first: "EngineProcess",
     started_s: float,
-    url: str,
 ) -> None:
     import uvloop
 
+    from netgain.server.listen import url_of
     from netgain.server.run import ServerRun
 
-    def on_load(part: "LoadPart") -> None:
-        typer.echo(f"  {part.name:<12} {part.seconds:6.2f} s")
-
-    def on_ready() -> None:
-        typer.echo(f"ready at {url} in {time.monotonic() - started_s:.1f} s")
-
+    url = url_of(listener)
     name = settings.server.served_model_name or settings.engine.model.model
     typer.echo(f"loading {name}")
-    run = ServerRun(settings, model_path, name, listener, directory, first, on_load, on_ready)
+    run = ServerRun(
+        settings,
+        model_path,
+        name,
+        listener,
+        directory,
+        spawn,
+        first,
+        on_load=lambda part: typer.echo(f"  {part.name:<12} {part.seconds:6.2f} s"),
+        on_ready=lambda: typer.echo(f"ready at {url} in {time.monotonic() - started_s:.1f} s"),
+    )
     uvloop.run(run.serve())

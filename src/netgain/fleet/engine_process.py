@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -39,25 +40,25 @@ class PrivateDirectory:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+def engine_command(endpoint: str, identity: str) -> list[str]:
+    """The command line of an engine that connects to `endpoint` under `identity`."""
+    return [
+        *(sys.executable, "-m", "netgain.engine.process"),
+        *("--connect", endpoint, "--identity", identity),
+    ]
+
+
 class EngineProcess:
-    """A started engine process.
+    """A started engine process; it reads its settings, one line of JSON, from standard input.
 
     Its standard input stays open as long as this process lives: its end tells the engine that the
     parent is gone. What it prints is passed on to standard error, and the last lines are kept.
     """
 
-    def __init__(self, settings: EngineSettings, endpoint: str, identity: str) -> None:
+    def __init__(self, command: Sequence[str], settings: EngineSettings, endpoint: str) -> None:
         self.endpoint = endpoint
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "netgain.engine.process",
-                "--connect",
-                endpoint,
-                "--identity",
-                identity,
-            ],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from netgain.config import EngineSettings
 from netgain.engine.client import EngineState
 from netgain.engine.ipc_client import IpcEngineClient
 from netgain.errors import NetgainError
@@ -59,19 +59,20 @@ class Launcher(Protocol):
 class LocalLauncher:
     """Runs one engine as a child process on this machine.
 
-    `first`: an engine process started already, by a caller that wanted its imports under way
-    before its own; its endpoint must come from `directory`.
+    `spawn` starts an engine that will connect to the endpoint it is given. `first`: an engine
+    process started already, by a caller that wanted its imports under way before its own; its
+    endpoint must come from `directory`.
     """
 
     def __init__(
         self,
-        settings: EngineSettings,
+        spawn: Callable[[str], EngineProcess],
         client: IpcEngineClient,
         directory: PrivateDirectory,
         first: EngineProcess | None = None,
         policy: RestartPolicy | None = None,
     ) -> None:
-        self._settings = settings
+        self._spawn = spawn
         self._client = client
         self._directory = directory
         self._process = first
@@ -138,9 +139,7 @@ class LocalLauncher:
     async def _one_life(self) -> tuple[bool, int]:
         """Runs one process to its end; returns whether it was ever ready, and its exit code."""
         if self._process is None:
-            self._process = EngineProcess(
-                self._settings, self._directory.next_endpoint(), self._client.identity
-            )
+            self._process = self._spawn(self._directory.next_endpoint())
         process = self._process
         self._client.begin(process.endpoint)
         code = await asyncio.to_thread(process.wait)

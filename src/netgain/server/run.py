@@ -79,6 +79,7 @@ class ServerRun:
         model_name: str,
         listener: socket.socket,
         directory: PrivateDirectory,
+        spawn: Callable[[str], EngineProcess],
         first: EngineProcess,
         on_load: Callable[[LoadPart], None],
         on_ready: Callable[[], None],
@@ -88,6 +89,7 @@ class ServerRun:
         self._model_name = model_name
         self._listener = listener
         self._directory = directory
+        self._spawn = spawn
         self._first = first
         self._on_load = on_load
         self._on_ready = on_ready
@@ -96,7 +98,7 @@ class ServerRun:
     async def serve(self) -> None:
         """Serves until a signal. Raises `EngineStartError` when no engine can be brought up."""
         client = IpcEngineClient()
-        launcher = LocalLauncher(self._settings.engine, client, self._directory, self._first)
+        launcher = LocalLauncher(self._spawn, client, self._directory, self._first)
         client.on_state = lambda state: self._state_changed(state, client, launcher)
         client.on_load = self._on_load
         client.on_step = self._count
