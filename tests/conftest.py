@@ -3,8 +3,14 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from netgain.models.store import ensure_default
+
+# Properties are tried on the same examples every time; `--hypothesis-profile=random` tries others.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("random", deadline=None, max_examples=500, print_blob=True)
+settings.load_profile("fixed")
 
 
 @pytest.fixture(scope="session")

