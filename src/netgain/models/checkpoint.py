@@ -1,0 +1,206 @@
+"""A model on local disk, resolved and described without reading its weights. No torch."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from safetensors import SafetensorError, safe_open
+
+from netgain.errors import ModelError
+from netgain.models.config import JSON, ModelConfig
+from netgain.models.gguf_file import GGUFHeader, TensorInfo, read_header
+
+_SAMPLED_PAGES: Final = 32
+_PAGE_BYTES: Final = 64 << 10
+_WEIGHT_DTYPE: Final = "fp32"
+
+
+class CheckpointKind(StrEnum):
+    """How the model is stored."""
+
+    GGUF = "gguf"
+    HUGGING_FACE = "hugging face"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One model on disk.
+
+    `path`: the GGUF file or the folder. `weight_files`: the files that hold tensors.
+    `fingerprint`: equal for two checkpoints only if their KV is interchangeable; covers config
+    and RoPE, tensor table, tokenizer, compute type, and weights by size and sampled pages.
+    `header`: of a GGUF file (its metadata holds the tokenizer), else None.
+    """
+
+    path: Path
+    kind: CheckpointKind
+    config: ModelConfig
+    fingerprint: str
+    chat_template: str | None
+    weight_files: tuple[Path, ...]
+    header: GGUFHeader | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def bos_id(self) -> int | None:
+        """The token that begins a sequence, if the model has one."""
+        return self.config.bos_id
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Tokens that end generation."""
+        return self.config.eos_ids
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Describes a `.gguf` file or a Hugging Face folder.
+
+    Raises `ModelError` for what is missing, cut short, malformed or unsupported.
+    """
+    if path.is_dir():
+        return _open_hugging_face(path)
+    if path.is_file():
+        return _open_gguf(path)
+    raise ModelError(f"{path}: no such file or folder")
+
+
+def stored_bytes(tensor: TensorInfo, path: Path) -> int:
+    """Bytes a tensor of a GGUF file takes there.
+
+    Raises `ModelError` for a quantisation type the `gguf` package does not know.
+    """
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    try:
+        block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.type_id)]
+    except (KeyError, ValueError) as error:
+        raise ModelError(
+            f"{path}: tensor {tensor.name} has unknown type {tensor.type_id}"
+        ) from error
+    if not tensor.shape or tensor.shape[-1] % block:
+        raise ModelError(
+            f"{path}: tensor {tensor.name} of shape {tensor.shape} does not divide into "
+            f"blocks of {block}"
+        )
+    return tensor.elements // block * block_bytes
+
+
+def _open_gguf(path: Path) -> Checkpoint:
+    header = read_header(path)
+    for tensor in header.tensors.values():
+        if tensor.offset + stored_bytes(tensor, path) > header.file_bytes:
+            raise ModelError(
+                f"{path}: cut short: tensor {tensor.name} ends past the end of the file "
+                f"({header.file_bytes:,} bytes); fetch the file again"
+            )
+    config = ModelConfig.from_gguf(header)
+    template = header.metadata.get("tokenizer.chat_template")
+    return Checkpoint(
+        path=path,
+        kind=CheckpointKind.GGUF,
+        config=config,
+        fingerprint=_fingerprint(config, [(path, header.data_offset)], ()),
+        chat_template=template if isinstance(template, str) else None,
+        weight_files=(path,),
+        header=header,
+    )
+
+
+def _open_hugging_face(folder: Path) -> Checkpoint:
+    generation = folder / "generation_config.json"
+    config = ModelConfig.from_hf(
+        _read_json(folder / "config.json"), _read_json(generation) if generation.exists() else None
+    )
+    files = _safetensors_files(folder)
+    tokenizer = folder / "tokenizer.json"
+    if not tokenizer.is_file():
+        raise ModelError(f"{folder}: tokenizer.json is missing")
+    headers = [(file, _safetensors_header_bytes(file)) for file in files]
+    return Checkpoint(
+        path=folder,
+        kind=CheckpointKind.HUGGING_FACE,
+        config=config,
+        fingerprint=_fingerprint(config, headers, (tokenizer,)),
+        chat_template=_chat_template(folder),
+        weight_files=files,
+    )
+
+
+def _read_json(path: Path) -> Mapping[str, JSON]:
+    try:
+        values = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ModelError(f"{path}: not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ModelError(f"{path}: must hold a JSON object")
+    return values
+
+
+def _safetensors_files(folder: Path) -> tuple[Path, ...]:
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        files = tuple(sorted(folder.glob("*.safetensors")))
+        if not files:
+            raise ModelError(f"{folder}: no *.safetensors files")
+        return files
+    weight_map = _read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ModelError(f"{index}: weight_map is missing")
+    names = sorted({str(name) for name in weight_map.values()})
+    for name in names:
+        # The index comes from elsewhere: a name must not lead out of the folder.
+        if Path(name).name != name or not (folder / name).is_file():
+            raise ModelError(f"{folder}: shard {name} is missing; fetch it again")
+    return tuple(folder / name for name in names)
+
+
+def _safetensors_header_bytes(file: Path) -> int:
+    try:
+        with safe_open(file, framework="numpy"):
+            pass
+        with file.open("rb") as opened:
+            return 8 + int.from_bytes(opened.read(8), "little")
+    except (OSError, SafetensorError) as error:
+        raise ModelError(
+            f"{file}: not a whole safetensors file ({error}); fetch it again"
+        ) from error
+
+
+def _chat_template(folder: Path) -> str | None:
+    template = folder / "chat_template.jinja"
+    if template.is_file():
+        return template.read_text("utf-8")
+    settings = folder / "tokenizer_config.json"
+    if not settings.is_file():
+        return None
+    found = _read_json(settings).get("chat_template")
+    if isinstance(found, list):  # several named templates
+        named = {
+            entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)
+        }
+        found = named.get("default")
+    return found if isinstance(found, str) else None
+
+
+def _fingerprint(
+    config: ModelConfig, files: Sequence[tuple[Path, int]], whole_files: Sequence[Path]
+) -> str:
+    """`files`: with the length of each one's header, which is read in full."""
+    digest = blake2b(f"{_WEIGHT_DTYPE} {config!r}".encode(), digest_size=16)
+    for path in whole_files:
+        digest.update(path.read_bytes())
+    for path, header_bytes in files:
+        size = path.stat().st_size
+        digest.update(size.to_bytes(8, "little"))
+        with path.open("rb") as file:
+            digest.update(file.read(header_bytes))
+            stride = max(_PAGE_BYTES, (size - header_bytes) // _SAMPLED_PAGES)
+            for offset in range(header_bytes, size, stride):
+                file.seek(offset)
+                digest.update(file.read(_PAGE_BYTES))
+    return digest.hexdigest()
