@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 _FEATURES: Final = 5
+_SETTLED: Final = 1e-5
+_FIT_EVERY_STEPS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +129,12 @@ class StepTimeEstimator:
         self._gram = [[0.0] * _FEATURES for _ in range(_FEATURES)]
         self._moment = [0.0] * _FEATURES
         self._theta = [0.0] * _FEATURES
+        self._weight = 0.0
         self._since_fit = 0
         self.model = StepTimeModel(0.0, 0.0, 0.0, 0.0, 0.0)
         for load, seconds in observations:
             self._add(load, seconds)
-        self._fit(sweeps=2000)
+        self._fit(sweeps=5000)
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Takes one measured step in; the model follows every few steps."""
@@ -142,14 +145,15 @@ class StepTimeEstimator:
             seconds = min(seconds, 4 * self.model.step_s(load))
         self._add(load, seconds)
         self._since_fit += 1
-        if self._since_fit >= 16:
-            self._fit(sweeps=40)
+        if self._since_fit >= _FIT_EVERY_STEPS:
+            self._fit(sweeps=50)
 
     def _add(self, load: StepLoad, seconds: float) -> None:
         row = [
             feature / seconds
             for feature in (1.0, load.slices, load.tokens, load.context_tokens, load.pairs)
         ]
+        self._weight = self._weight * self._keep + 1.0
         for i, left in enumerate(row):
             self._moment[i] = self._moment[i] * self._keep + left
             gram = self._gram[i]
@@ -160,13 +164,22 @@ class StepTimeEstimator:
         """Coordinate descent on the normal equations, each coefficient kept at or above zero."""
         theta = self._theta
         for _ in range(sweeps):
+            moved = 0.0
             for i, gram in enumerate(self._gram):
-                if gram[i] > 0:
-                    slack = self._moment[i] - _dot(gram, theta)
-                    theta[i] = max(0.0, theta[i] + slack / gram[i])
+                diagonal = gram[i]
+                if diagonal > 0:
+                    before = theta[i]
+                    after = max(0.0, before + (self._moment[i] - _dot(gram, theta)) / diagonal)
+                    theta[i] = after
+                    # In units of what the coefficient adds to the mean relative prediction.
+                    moved = max(moved, abs(after - before) * math.sqrt(diagonal))
+            if moved < _SETTLED * math.sqrt(self._weight):
+                break
         self._since_fit = 0
         self.model = StepTimeModel(*theta)
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(left, right, strict=True))
+    a, b, c, d, e = left
+    v, w, x, y, z = right
+    return a * v + b * w + c * x + d * y + e * z

@@ -73,12 +73,13 @@ class Request:
     @property
     def is_prefilling(self) -> bool:
         """Whether more than the next token is missing: prompt, or recompute."""
-        return self.to_schedule > 1 or self.scheduled < self.prompt_tokens
+        return self.scheduled < self.prompt_tokens or self.to_schedule > 1
 
     @property
-    def may_grow(self) -> bool:
-        """Whether another token may be sampled."""
-        return self.length < self.limit_tokens
+    def is_decoding(self) -> bool:
+        """Whether exactly the newest token's KV is missing, and another token is wanted."""
+        length = len(self.tokens) + self.pending_samples
+        return self.prompt_tokens <= self.scheduled == length - 1 < self.limit_tokens - 1
 
     @property
     def finished(self) -> bool:

@@ -108,6 +108,7 @@ class Scheduler:
         self._outstanding: deque[_Outstanding] = deque()
         self._released: list[RequestId] = []
         self._actions: list[Action] = []
+        self._fenced: deque[tuple[StepId, _AwaitedKV, Action]] = deque()
         self._steps = 0
 
     @property
@@ -181,6 +182,7 @@ class Scheduler:
                 self._publish(request)
             if token is not None:
                 self._append(request, token)
+        self._lift_fences()
         return touched
 
     def finish(self, request: Request, reason: FinishReason) -> None:
@@ -218,9 +220,7 @@ class Scheduler:
         """One token for every decoding request; whether any was preempted for it."""
         preempted = False
         for request in tuple(self.running):
-            if request.status is not RequestStatus.RUNNING:
-                continue
-            if request.is_prefilling or not request.may_grow:
+            if request.status is not RequestStatus.RUNNING or not request.is_decoding:
                 continue
             added = self.kv.grow(request.id, request.scheduled + 1)
             while added is None:
@@ -324,10 +324,28 @@ class Scheduler:
         self._awaited[request.id] = awaited
         if awaited.stage is LedgerStage.KV_TRANSFER:
             request.status = RequestStatus.WAITING_FOR_KV_TRANSFER
-            self._actions.append(StartKVTransfer(request.id, blocks))
+            start: Action = StartKVTransfer(request.id, blocks)
         else:
             request.status = RequestStatus.WAITING_FOR_KV_LOAD
-            self._actions.append(StartKVLoad(request.id, tuple(keys[hit.count : end]), blocks))
+            start = StartKVLoad(request.id, tuple(keys[hit.count : end]), blocks)
+        self._fenced.append((StepId(self._steps), awaited, start))
+        self._lift_fences()
+
+    def _lift_fences(self) -> None:
+        """Starts loads and transfers whose blocks no outstanding step can still write to.
+
+        Steps run in order, so a block may go from one step's request to a later step's at once;
+        loads and transfers run beside the steps, and a step made for the block's former holder
+        may still be outstanding.
+        """
+        oldest = self._outstanding[0].step_id if self._outstanding else StepId(self._steps + 1)
+        while self._fenced and self._fenced[0][0] < oldest:
+            _, awaited, start = self._fenced.popleft()
+            if awaited.request.finished:
+                del self._awaited[awaited.request.id]
+                self.kv.release(awaited.request.id)
+            else:
+                self._actions.append(start)
 
     def _chunk(self, builder: _StepBuilder, start: int, missing: int) -> int:
         """Tokens of a prefill chunk from `start`: within both budgets, ending on a block edge.

@@ -216,15 +216,18 @@ class KVManager:
 
     def _publish_one(self, holding: _Holding, chain: KeyChain, position: int) -> bool:
         everywhere = True
+        key_hash = chain.keys[position].hash
         for group, index in enumerate(self._indexes):
             link = holding.links[group]
-            stored = False
-            if link is not None:
-                holding.links[group], stored = index.store(
-                    link, chain.keys, position, holding.tables[group][position]
-                )
-            if stored and self.record_events:
+            if link is None:
+                everywhere = False
+                continue
+            stored = index.store(link, chain.keys, position, holding.tables[group][position])
+            holding.links[group] = stored.link
+            everywhere &= stored.is_new
+            if self.record_events and stored.is_new:
                 parent = chain.keys[position - 1].hash if position else None
-                self._events.append(BlockStored(group, chain.keys[position].hash, parent))
-            everywhere &= stored
+                if stored.displaced:
+                    self._events.append(BlockRemoved(group, key_hash))
+                self._events.append(BlockStored(group, key_hash, parent))
         return everywhere

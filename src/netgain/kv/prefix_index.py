@@ -83,6 +83,18 @@ ParentLink: TypeAlias = int | PrefixRoot
 """What an entry hangs on: the root, or the serial number of the entry above it."""
 
 
+class Stored(NamedTuple):
+    """What became of a block offered to the index.
+
+    `link` is what the next position hangs on. `displaced`: an entry of the same hash that could
+    not be reached any more made room.
+    """
+
+    link: ParentLink | None
+    is_new: bool
+    displaced: bool
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     block: BlockId
@@ -123,27 +135,26 @@ class PrefixIndex:
         keys: Sequence[BlockKey],
         position: int,
         block: BlockId,
-    ) -> tuple[ParentLink | None, bool]:
+    ) -> Stored:
         """Indexes `block` as the content of `keys[position]` under the entry `parent`.
 
-        Returns the link for the next position and whether `block` was stored. The same content
-        under another block is linked, not stored again; if the parent is gone from the index the
-        block could never be found, and the link is None.
+        The same content under another block is linked, not stored again; if the parent is gone
+        from the index the block could never be found, and there is no link.
         """
         if position:
             above = self._by_hash.get(keys[position - 1].hash)
             if above is None or above.serial != parent:
-                return None, False
+                return Stored(None, is_new=False, displaced=False)
         key = keys[position]
         seen = self._by_hash.get(key.hash)
         if seen is not None:
             if seen.content == key.content and seen.parent == parent:
-                return seen.serial, False
+                return Stored(seen.serial, is_new=False, displaced=False)
             del self._hash_of[seen.block]
         serial = next(self._serials)
         self._by_hash[key.hash] = _Entry(block, key.content, parent, serial)
         self._hash_of[block] = key.hash
-        return serial, True
+        return Stored(serial, is_new=True, displaced=seen is not None)
 
     def forget(self, block: BlockId) -> bytes | None:
         """Removes a block whose content is about to be overwritten; its hash if it was indexed."""
