@@ -121,7 +121,9 @@ def _validated(values: dict[str, dict[str, object]]) -> Settings:
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = str(fault["loc"][-1]) if fault["loc"] else "settings"
-        raise ConfigurationError(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from error
+        raise ConfigurationError(
+            f"{where}: {fault['msg'].removeprefix('Value error, ')}"
+        ) from error
 
 
 def _serve(settings: Settings, started_s: float) -> None:
