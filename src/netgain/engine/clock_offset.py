@@ -36,11 +36,6 @@ class ClockOffset:
         self._best: ClockSample | None = None
 
     @property
-    def measured(self) -> bool:
-        """Whether there is any sample."""
-        return self._best is not None
-
-    @property
     def offset_ns(self) -> int:
         """Their clock less ours; 0 until measured."""
         return 0 if self._best is None else self._best.offset_ns

@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from netgain.engine.client import EngineState
 from netgain.engine.ipc_client import IpcEngineClient
@@ -13,7 +13,6 @@ from netgain.errors import NetgainError
 from netgain.fleet.engine_process import EngineProcess, PrivateDirectory
 
 _log = logging.getLogger(__name__)
-_STOP_GRACE_S: Final = 5.0
 
 
 class EngineStartError(NetgainError):
@@ -71,12 +70,14 @@ class LocalLauncher:
         directory: PrivateDirectory,
         first: EngineProcess | None = None,
         policy: RestartPolicy | None = None,
+        stop_grace_s: float = 5.0,
     ) -> None:
         self._spawn = spawn
         self._client = client
         self._directory = directory
         self._process = first
         self._policy = policy or RestartPolicy()
+        self._stop_grace_s = stop_grace_s
         self._refusal: str | None = None
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
@@ -131,7 +132,7 @@ class LocalLauncher:
             # It may be busy loading and not read messages.
             process.terminate()
         try:
-            await asyncio.wait_for(self._ended.wait(), _STOP_GRACE_S)
+            await asyncio.wait_for(self._ended.wait(), self._stop_grace_s)
         except TimeoutError:
             process.kill()
             await self._ended.wait()
