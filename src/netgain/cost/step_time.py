@@ -131,6 +131,7 @@ class StepTimeEstimator:
         self._theta = [0.0] * _FEATURES
         self._weight = 0.0
         self._since_fit = 0
+        self._fit_after = 1
         self.model = StepTimeModel(0.0, 0.0, 0.0, 0.0, 0.0)
         for load, seconds in observations:
             self._add(load, seconds)
@@ -145,8 +146,10 @@ class StepTimeEstimator:
             seconds = min(seconds, 4 * self.model.step_s(load))
         self._add(load, seconds)
         self._since_fit += 1
-        if self._since_fit >= _FIT_EVERY_STEPS:
-            self._fit(sweeps=50)
+        if self._since_fit >= self._fit_after:
+            # Often at first: a machine that was busy during warm-up must not be believed for long.
+            self._fit_after = min(2 * self._fit_after, _FIT_EVERY_STEPS)
+            self._fit(sweeps=200)
 
     def _add(self, load: StepLoad, seconds: float) -> None:
         row = [

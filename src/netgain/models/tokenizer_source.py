@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from netgain.errors import ModelError
+from netgain.models.checkpoint import Checkpoint
 from netgain.models.gguf_file import GGUFHeader, MetadataValue, read_header
 from netgain.text.tokenizer import Tokenizer, TokenType
 
@@ -41,6 +42,26 @@ def load_tokenizer(source: Path | GGUFHeader) -> Tokenizer:
     return _from_gguf(read_header(source))
 
 
+def end_token_ids(checkpoint: Checkpoint) -> frozenset[int]:
+    """Every token that ends an answer: those the config names and the vocabulary's well-known."""
+    if checkpoint.header is None:
+        return frozenset(checkpoint.eos_ids)
+    return frozenset(checkpoint.eos_ids) | _gguf_end_ids(checkpoint.header)
+
+
+def _gguf_end_ids(header: GGUFHeader) -> frozenset[int]:
+    fields = header.metadata
+    tokens = _strings(header, "tokenizer.ggml.tokens")
+    types = _integers(header, "tokenizer.ggml.token_type", default=[TokenType.NORMAL] * len(tokens))
+    stated_ends = {_token_id(fields, key, len(tokens)) for key in _EOS_KEYS} - {None}
+    known_ends = {
+        id_
+        for id_, (token, kind) in enumerate(zip(tokens, types, strict=False))
+        if kind == TokenType.CONTROL and token in _END_TOKENS
+    }
+    return frozenset(id_ for id_ in stated_ends | known_ends if id_ is not None)
+
+
 def _from_gguf(header: GGUFHeader) -> Tokenizer:
     fields = header.metadata
     kind = fields.get("tokenizer.ggml.model")
@@ -51,19 +72,13 @@ def _from_gguf(header: GGUFHeader) -> Tokenizer:
         )
     tokens = _strings(header, "tokenizer.ggml.tokens")
     types = _integers(header, "tokenizer.ggml.token_type", default=[TokenType.NORMAL] * len(tokens))
-    stated_ends = {_token_id(fields, key, len(tokens)) for key in _EOS_KEYS} - {None}
-    known_ends = {
-        id_
-        for id_, (token, kind) in enumerate(zip(tokens, types, strict=False))
-        if kind == TokenType.CONTROL and token in _END_TOKENS
-    }
     return Tokenizer.from_bpe(
         tokens,
         _strings(header, "tokenizer.ggml.merges"),
         types,
         str(fields.get("tokenizer.ggml.pre", "gpt-2")),
         bos_id=_token_id(fields, "tokenizer.ggml.bos_token_id", len(tokens)),
-        eos_ids={id_ for id_ in stated_ends | known_ends if id_ is not None},
+        eos_ids=_gguf_end_ids(header),
         add_bos=fields.get("tokenizer.ggml.add_bos_token") is True,
     )
 
