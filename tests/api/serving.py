@@ -29,6 +29,7 @@ class ServerUnderTest:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self.lines: list[str] = []
+        self._http = httpx.Client()
         self.url = ""
         self._announced = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -59,9 +60,12 @@ class ServerUnderTest:
     def client(self, api_key: str = "none") -> OpenAI:
         return OpenAI(base_url=f"{self.url}/v1", api_key=api_key, max_retries=0, timeout=60.0)
 
+    def get(self, path: str) -> httpx.Response:
+        return self._http.get(f"{self.url}{path}")
+
     def metric(self, name: str, **labels: str) -> float:
         """A sample's value; 0 where it is not there yet."""
-        text = httpx.get(f"{self.url}/metrics").raise_for_status().text
+        text = self.get("/metrics").raise_for_status().text
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name == name and labels.items() <= sample.labels.items():
@@ -75,6 +79,7 @@ class ServerUnderTest:
         return code
 
     def stop(self) -> None:
+        self._http.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:

@@ -107,3 +107,11 @@ def test_neighbours_do_not_notice(server: ServerUnderTest) -> None:
         request.read_until(b"data: ")
     neighbour.join()
     assert beside == [alone]
+
+
+def test_an_engine_does_not_outlive_its_server(narrow: ServerUnderTest) -> None:
+    engine = narrow.engine()
+    with RawRequest(narrow.port, COMPLETIONS, {**LONG, "stream": True}) as request:
+        request.read_until(b"data: ")
+        narrow.process.kill()
+        engine.wait(5)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
-import httpx
 import pytest
 from tests.api.raw_http import RawAnswer, RawRequest
 from tests.api.serving import ServerUnderTest, within
@@ -20,10 +19,10 @@ Ledger = Mapping[str, object]
 
 
 def random_request(draw: random.Random) -> dict[str, object]:
-    words = draw.choices(WORDS, k=draw.choice((1, 3, 10, 40, 150)))
+    words = draw.choices(WORDS, k=draw.choice((1, 3, 10, 40)))
     return {
         "prompt": " ".join(words),
-        "max_tokens": draw.choice((1, 2, 4, 8)),
+        "max_tokens": draw.choice((1, 2, 4)),
         "temperature": draw.choice((0, 1)),
         "stream": draw.random() < 0.5,
         "netgain": {"ledger": True},
@@ -47,9 +46,8 @@ def ledger_in(answer: RawAnswer) -> Ledger:
 
 
 def stored_ledger(server: ServerUnderTest, answer: RawAnswer) -> Ledger:
-    url = f"{server.url}/v1/requests/{answer.headers['x-request-id']}/ledger"
-    assert within(1, lambda: httpx.get(url).status_code != 409)
-    found: Ledger = httpx.get(url).raise_for_status().json()
+    stored = server.get(f"/v1/requests/{answer.headers['x-request-id']}/ledger")
+    found: Ledger = stored.raise_for_status().json()
     return found
 
 
@@ -69,10 +67,10 @@ def assert_closes(ledger: Ledger) -> None:
 
 @pytest.fixture(scope="module")
 def answers(server: ServerUnderTest) -> list[RawAnswer]:
-    """Two hundred random requests, four at a time."""
+    """Two hundred random requests, eight at a time."""
     draw = random.Random(20)
     requests = [random_request(draw) for _ in range(REQUESTS)]
-    with ThreadPoolExecutor(4) as clients:
+    with ThreadPoolExecutor(8) as clients:
         found = list(clients.map(lambda fields: ask(server, fields), requests))
     assert all(answer.status == 200 for answer in found)
     return found
@@ -135,12 +133,10 @@ def test_a_request_that_runs_has_no_ledger_yet(server: ServerUnderTest) -> None:
     with RawRequest(server.port, "/v1/completions", fields) as request:
         head = request.read_until(b"data: ").decode()
         id_ = head.split("x-request-id: ")[1].split("\r\n")[0]
-        answer = httpx.get(f"{server.url}/v1/requests/{id_}/ledger")
+        answer = server.get(f"/v1/requests/{id_}/ledger")
         assert answer.status_code == 409
         assert answer.json()["error"]["code"] == "request_running"
-    assert within(
-        1, lambda: httpx.get(f"{server.url}/v1/requests/cmpl-{id_}/ledger").status_code == 200
-    )
+    assert within(1, lambda: server.get(f"/v1/requests/cmpl-{id_}/ledger").status_code == 200)
 
 
 def test_stage_seconds_are_in_the_metrics(

@@ -14,12 +14,11 @@ import openai
 import psutil
 import pytest
 from tests.api.raw_http import RawRequest
-from tests.api.serving import ServerUnderTest, serving, within
+from tests.api.serving import ServerUnderTest, within
 
 pytestmark = pytest.mark.model
 
 COMPLETIONS = "/v1/completions"
-LONG = {"prompt": "Once upon a time", "max_tokens": 1500, "ignore_eos": True}
 KEY = "a-secret-key"
 
 
@@ -37,8 +36,8 @@ def test_a_server_says_what_it_waits_for_until_it_is_ready(keyed: ServerUnderTes
     began = time.monotonic()
     keyed.wait_ready()
     assert time.monotonic() - began < 20
-    assert httpx.get(f"{keyed.url}/ready").status_code == 200
-    assert httpx.get(f"{keyed.url}/health").status_code == 200
+    assert keyed.get("/ready").status_code == 200
+    assert keyed.get("/health").status_code == 200
     assert any(line.split()[:1] == ["import"] for line in keyed.lines)
 
 
@@ -56,16 +55,17 @@ def test_the_frontend_process_holds_no_torch(keyed: ServerUnderTest) -> None:
 @pytest.mark.parametrize("given", [None, "", "Bearer", "Bearer wrong", f"Basic {KEY}", KEY])
 def test_without_the_right_key_nothing_is_served(keyed: ServerUnderTest, given: str | None) -> None:
     headers = {} if given is None else {"authorization": given}
-    for method, path in (
-        ("POST", COMPLETIONS),
-        ("POST", "/v1/chat/completions"),
-        ("GET", "/v1/models"),
-        ("GET", "/v1/requests/x/ledger"),
-        ("POST", "/reset_prefix_cache"),
-    ):
-        answer = httpx.request(method, f"{keyed.url}{path}", headers=headers)
-        assert answer.status_code == 401
-        assert answer.json()["error"]["code"] == "invalid_api_key"
+    with httpx.Client(base_url=keyed.url, headers=headers) as client:
+        for method, path in (
+            ("POST", COMPLETIONS),
+            ("POST", "/v1/chat/completions"),
+            ("GET", "/v1/models"),
+            ("GET", "/v1/requests/x/ledger"),
+            ("POST", "/reset_prefix_cache"),
+        ):
+            answer = client.request(method, path)
+            assert answer.status_code == 401
+            assert answer.json()["error"]["code"] == "invalid_api_key"
 
 
 def test_with_the_key_the_served_name_answers(keyed: ServerUnderTest) -> None:
@@ -96,8 +96,8 @@ def test_an_engine_that_dies_fails_its_requests_at_once_and_comes_back(
             client.completions.create(model="mine", prompt="x", max_tokens=1)
         assert caught.value.status_code == 503
         assert int(caught.value.response.headers["retry-after"]) >= 1
-        assert httpx.get(f"{keyed.url}/ready").status_code == 503
-        assert within(30, lambda: httpx.get(f"{keyed.url}/ready").status_code == 200)
+        assert keyed.get("/ready").status_code == 503
+        assert within(30, lambda: keyed.get("/ready").status_code == 200)
         assert client.completions.create(model="mine", prompt="x", max_tokens=1).choices
     assert keyed.metric("netgain_engine_requests_arrived_total") > tokens
     assert keyed.metric("netgain_engine_restarts_total") == 1
@@ -118,15 +118,6 @@ def test_a_server_told_to_stop_finishes_what_runs(keyed: ServerUnderTest) -> Non
     assert not engine.is_running()
     with pytest.raises(ConnectionRefusedError):
         RawRequest(keyed.port, COMPLETIONS, fields)
-
-
-def test_an_engine_does_not_outlive_its_server(default_gguf: Path) -> None:
-    with serving("--shutdown-grace", "0") as server:
-        engine = server.engine()
-        with RawRequest(server.port, COMPLETIONS, {**LONG, "stream": True}) as request:
-            request.read_until(b"data: ")
-            server.process.kill()
-            engine.wait(5)
 
 
 def test_a_port_in_use_is_one_clear_line() -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import hmac
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -14,6 +16,7 @@ from starlette.exceptions import HTTPException
 from netgain._version import __version__
 from netgain.config import ServerSettings
 from netgain.engine.client import EngineState
+from netgain.engine.sampling_params import SamplingParams
 from netgain.errors import NetgainError
 from netgain.server.body import read_object
 from netgain.server.errors import (
@@ -29,7 +32,7 @@ from netgain.server.frontend import Frontend, Job
 from netgain.server.generation import Arrival, Generation
 from netgain.server.json_response import ExchangeResponse, error_response, json_response
 from netgain.server.metrics import ServerMetrics
-from netgain.server.protocol import ChatRequest, CompletionRequest
+from netgain.server.protocol import ChatRequest, CompletionRequest, PromptText
 from netgain.server.request_id import request_id
 from netgain.server.responses import (
     AssistantMessage,
@@ -45,6 +48,15 @@ from netgain.server.responses import (
 from netgain.server.salt import cache_salt
 
 _ID_PREFIXES: Final = ("chatcmpl-", "cmpl-")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request as read: its id in the response, its body, and what is to be generated."""
+
+    id: str
+    body: CompletionRequest | ChatRequest
+    job: Job
 
 
 class Api:
@@ -73,38 +85,11 @@ class Api:
 
     async def completions(self, request: Request) -> Response:
         """OpenAI's text completion; `netgain` holds options of netgain's own."""
-        exchange = self._exchange(request)
-        body = CompletionRequest.parse(await read_object(request, self.settings.max_body_bytes))
-        self._check_model(body.model)
-        prompts = body.prompts(self.frontend.limits().max_prompt_tokens)
-        job = Job(
-            exchange.id,
-            prompts,
-            body.sampling(body.limit()),
-            _arrival(exchange),
-            timeout_s=body.netgain.timeout_s or self.settings.request_timeout_s,
-            salt=cache_salt(self.settings.api_key, body.netgain.cache_salt),
-        )
-        return await self._answer(exchange, job, body, f"cmpl-{exchange.id}")
+        return await self._answer(request, self._completion_job)
 
     async def chat(self, request: Request) -> Response:
         """OpenAI's chat completion; `netgain` holds options of netgain's own."""
-        exchange = self._exchange(request)
-        body = ChatRequest.parse(await read_object(request, self.settings.max_body_bytes))
-        self._check_model(body.model)
-        sampling = body.sampling(body.limit())
-        arrival = _arrival(exchange)
-        prompt = self.frontend.text.render_chat(body.messages)
-        job = Job(
-            exchange.id,
-            (prompt,),
-            sampling,
-            arrival,
-            templated=True,
-            timeout_s=body.netgain.timeout_s or self.settings.request_timeout_s,
-            salt=cache_salt(self.settings.api_key, body.netgain.cache_salt),
-        )
-        return await self._answer(exchange, job, body, f"chatcmpl-{exchange.id}")
+        return await self._answer(request, self._chat_job)
 
     async def models(self) -> Response:
         """What is served."""
@@ -188,48 +173,87 @@ class Api:
         return error_response(ApiError(error.status_code, words, headers=headers))
 
     async def _answer(
-        self, exchange: Exchange, job: Job, body: CompletionRequest | ChatRequest, id_: str
+        self, request: Request, read: Callable[[Exchange, dict[str, object]], "_Asked"]
     ) -> Response:
-        """Opens the exchange; the response closes it, or whatever fails before there is one."""
-        chat = isinstance(body, ChatRequest)
+        """Opens an exchange; the response closes it, or whatever fails before there is one."""
+        id_ = request_id(request.headers.get("x-request-id"), self.frontend.book)
+        exchange = Exchange(request, id_, self.frontend)
+        request.state.netgain_request_id = id_
         try:
-            await exchange.open(job)
-            if body.stream:
-                kind = "chat.completion.chunk" if chat else "text_completion"
-                return EventStream(
-                    exchange,
-                    ChunkFormat(kind, id_, self.model_name, int(time.time()), body.include_usage),
-                    StreamOptions(body.include_usage, body.netgain.ledger),
-                    self.metrics,
-                )
+            asked = read(exchange, await read_object(request, self.settings.max_body_bytes))
+            await exchange.open(asked.job)
+            if asked.body.stream:
+                return self._stream(exchange, asked)
             texts = await _gather_texts(exchange.generations)
             failure = exchange.failure()
             if failure is not None:
                 raise failure
-            return ExchangeResponse(
-                self._whole(exchange, id_, texts, chat=chat, ledger=body.netgain.ledger), exchange
-            )
+            return ExchangeResponse(self._whole(exchange, asked, texts), exchange)
         except BaseException:
             exchange.close()
             raise
 
-    def _whole(
-        self, exchange: Exchange, id_: str, texts: list[str], *, chat: bool, ledger: bool
-    ) -> bytes:
+    def _completion_job(self, exchange: Exchange, fields: dict[str, object]) -> "_Asked":
+        body = CompletionRequest.parse(fields)
+        self._check_model(body.model)
+        prompts = body.prompts(self.frontend.limits().max_prompt_tokens)
+        sampling = body.sampling(body.limit())
+        return self._asked(exchange, body, prompts, sampling, "cmpl")
+
+    def _chat_job(self, exchange: Exchange, fields: dict[str, object]) -> "_Asked":
+        body = ChatRequest.parse(fields)
+        self._check_model(body.model)
+        sampling = body.sampling(body.limit())
+        # Rendering the template counts as tokenising: the request is valid from here on.
+        asked = self._asked(exchange, body, (), sampling, "chatcmpl")
+        prompt = self.frontend.text.render_chat(body.messages)
+        return replace(asked, job=replace(asked.job, prompts=(prompt,), templated=True))
+
+    def _asked(
+        self,
+        exchange: Exchange,
+        body: CompletionRequest | ChatRequest,
+        prompts: tuple[PromptText, ...],
+        sampling: SamplingParams,
+        prefix: str,
+    ) -> "_Asked":
+        job = Job(
+            exchange.id,
+            prompts,
+            sampling,
+            Arrival(exchange.times.first_byte_ns, time.monotonic_ns()),
+            timeout_s=body.netgain.timeout_s or self.settings.request_timeout_s,
+            salt=cache_salt(self.settings.api_key, body.netgain.cache_salt),
+        )
+        return _Asked(f"{prefix}-{exchange.id}", body, job)
+
+    def _stream(self, exchange: Exchange, asked: "_Asked") -> EventStream:
+        body = asked.body
+        kind = "chat.completion.chunk" if isinstance(body, ChatRequest) else "text_completion"
+        created = int(time.time())
+        return EventStream(
+            exchange,
+            ChunkFormat(kind, asked.id, self.model_name, created, body.include_usage),
+            StreamOptions(body.include_usage, body.netgain.ledger),
+            self.metrics,
+        )
+
+    def _whole(self, exchange: Exchange, asked: "_Asked", texts: list[str]) -> bytes:
         generations = exchange.generations
         usage = usage_of(generations)
-        now_ns = time.monotonic_ns()
-        netgain = ledger_part(exchange.ledgers(now_ns, now_ns)) if ledger else None
         created = int(time.time())
-        if chat:
-            message = AssistantMessage(texts[0])
-            reason = generations[0].finish_reason
+        netgain = None
+        if asked.body.netgain.ledger:
+            now_ns = time.monotonic_ns()
+            netgain = ledger_part(exchange.ledgers(now_ns, now_ns))
+        if isinstance(asked.body, ChatRequest):
+            chat_choice = ChatChoice(0, AssistantMessage(texts[0]), generations[0].finish_reason)
             return msgspec.json.encode(
                 ChatCompletion(
-                    id_,
+                    asked.id,
                     created,
                     self.model_name,
-                    [ChatChoice(0, message, reason)],
+                    [chat_choice],
                     usage,
                     "chat.completion",
                     netgain,
@@ -240,13 +264,10 @@ class Api:
             for index, (text, generation) in enumerate(zip(texts, generations, strict=True))
         ]
         return msgspec.json.encode(
-            Completion(id_, created, self.model_name, choices, usage, "text_completion", netgain)
+            Completion(
+                asked.id, created, self.model_name, choices, usage, "text_completion", netgain
+            )
         )
-
-    def _exchange(self, request: Request) -> Exchange:
-        id_ = request_id(request.headers.get("x-request-id"), self.frontend.book)
-        request.state.netgain_request_id = id_
-        return Exchange(request, id_, self.frontend)
 
     def _check_model(self, name: str | None) -> None:
         if name is not None and name != self.model_name:
@@ -314,10 +335,6 @@ async def _whole_text(generation: Generation) -> str:
         pieces.append(await generation.advance())
         generation.shown(time.monotonic_ns())
     return "".join(pieces)
-
-
-def _arrival(exchange: Exchange) -> Arrival:
-    return Arrival(exchange.times.first_byte_ns, time.monotonic_ns())
 
 
 def _id_of(request: Request) -> str | None:

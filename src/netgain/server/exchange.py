@@ -27,6 +27,7 @@ class Exchange:
         self._places = 0
         self._gone = False
         self._watch: asyncio.Task[None] | None = None
+        frontend.book.begin(id_)
 
     async def open(self, job: Job) -> tuple[Generation, ...]:
         """Admits, tokenises and submits. Raises `ApiError`, `NetgainError`."""

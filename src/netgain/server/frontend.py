@@ -142,7 +142,6 @@ class Frontend:
             raise
         opened = tuple(generations)
         self._open[job.id] = opened
-        self._book.begin(job.id)
         return opened
 
     def close(self, id_: str, end_ns: int) -> tuple[ClosedLedger, ...]:

@@ -107,7 +107,12 @@ class Generation:
 
         Raises `EngineDeadError` when the engine is gone.
         """
-        text = self._take(await self._events.next())
+        try:
+            text = self._take(await self._events.next())
+        except EngineDeadError as error:
+            self.finish_reason = FinishReason.ERROR
+            self.error = str(error)
+            raise
         # A reader that fell behind catches up in one event.
         while (event := self._events.ready()) is not None:
             text += self._take(event)
@@ -167,11 +172,6 @@ class Generation:
             )
         )
         return closed
-
-    def engine_died(self, error: EngineDeadError) -> None:
-        """No more outputs will come."""
-        self.finish_reason = FinishReason.ERROR
-        self.error = str(error)
 
     def _take(self, event: OutputEvent) -> str:
         output, arrival = event.output, event.arrival
