@@ -32,5 +32,7 @@ class EngineCounters(msgspec.Struct, array_like=True):
     prefill_tokens: int = 0
     decode_tokens: int = 0
     busy_s: float = 0.0
+    unbilled_s: float = 0.0
+    """Part of `busy_s` spent on slices whose request had ended; the rest is on requests' bills."""
     interference_s: float = 0.0
     net_gain: dict[Technique, NetGain] = {}

@@ -1,0 +1,1 @@
+"""Pure formulas: memory and step time. No torch, no I/O."""

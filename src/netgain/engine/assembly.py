@@ -1,0 +1,112 @@
+"""From settings to a running engine: checkpoint, memory plan, weights, KV pool, warm-up."""
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from netgain.config import EngineSettings
+from netgain.cost.step_time import StepTimeEstimator
+from netgain.engine.calibration import measure_steps
+from netgain.engine.capacity import plan_capacity
+from netgain.engine.clock import Clock, MonotonicClock
+from netgain.engine.core import EngineCore
+from netgain.engine.events import Event
+from netgain.engine.messages import EngineInfo, LoadPart
+from netgain.engine.torch_executor import TorchExecutor
+from netgain.hardware.host import available_memory_bytes, usable_cores
+from netgain.kv.manager import KVManager
+from netgain.models.checkpoint import Checkpoint, open_checkpoint
+from netgain.models.loading import load_model
+from netgain.models.store import ensure
+from netgain.models.tokenizer_source import end_token_ids
+from netgain.ops.torch_ops import TorchOps
+
+_CALIBRATION_BUDGET_S: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A core and the executor it drives."""
+
+    core: EngineCore
+    executor: TorchExecutor
+    clock: Clock
+    checkpoint: Checkpoint
+    info: EngineInfo
+
+
+def build_engine(
+    settings: EngineSettings,
+    post: Callable[[Event], None],
+    report: Callable[[LoadPart], None],
+) -> Engine:
+    """Loads the model and gets everything ready to serve; `report` hears of each part's time.
+
+    `post` receives the executor's events, on its thread. Raises `ModelError`,
+    `ConfigurationError` or `CapacityError` with what to do about it.
+    """
+    parts: list[LoadPart] = []
+
+    def done(name: str, seconds: float) -> None:
+        parts.append(LoadPart(name, seconds))
+        report(parts[-1])
+
+    threads = settings.model.threads or usable_cores()
+    torch.set_num_threads(threads)
+    checkpoint = open_checkpoint(ensure(settings.model.model))
+    config = checkpoint.config
+    groups = config.kv_groups(settings.kv.block_tokens)
+    plan = plan_capacity(settings, config, groups, available_memory_bytes())
+    model, timings = load_model(checkpoint, TorchOps())
+    for part, seconds in timings.seconds.items():
+        done(part, seconds)
+
+    began = time.perf_counter()
+    clock = MonotonicClock()
+    executor = TorchExecutor(model, groups, plan.pool_blocks, plan.max_model_len, clock, post)
+    kv = KVManager(
+        len(groups), plan.pool_blocks, settings.kv.block_tokens, settings.kv.prefix_cache
+    )
+    done("allocate", time.perf_counter() - began)
+
+    began = time.perf_counter()
+    estimator = StepTimeEstimator(
+        measure_steps(
+            executor,
+            settings.scheduler,
+            groups=len(groups),
+            pool_blocks=plan.pool_blocks,
+            block_tokens=settings.kv.block_tokens,
+            max_model_len=plan.max_model_len,
+            budget_s=_CALIBRATION_BUDGET_S,
+        )
+    )
+    done("warm up", time.perf_counter() - began)
+    core = EngineCore(
+        settings.scheduler,
+        kv,
+        estimator,
+        clock,
+        fingerprint=checkpoint.fingerprint,
+        max_model_len=plan.max_model_len,
+        eos_ids=end_token_ids(checkpoint),
+        draw_seed=lambda: secrets.randbits(63),
+    )
+    info = EngineInfo(
+        model_name=checkpoint.path.stem,
+        max_model_len=plan.max_model_len,
+        vocab_size=config.vocab,
+        kv_blocks=plan.pool_blocks,
+        kv_block_tokens=settings.kv.block_tokens,
+        kv_bytes=plan.kv_bytes,
+        weight_bytes=plan.weights_bytes,
+        threads=threads,
+        step_base_s=estimator.model.base_s,
+        step_token_s=estimator.model.token_s,
+        load=tuple(parts),
+    )
+    return Engine(core, executor, clock, checkpoint, info)

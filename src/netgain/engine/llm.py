@@ -1,0 +1,345 @@
+"""A model in one process, without HTTP: the same engine, no frontend."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from netgain.config import (
+    EngineSettings,
+    KVSettings,
+    ModelSettings,
+    SchedulerSettings,
+    parse_bytes,
+)
+from netgain.engine.assembly import build_engine
+from netgain.engine.events import EmitOutputs, RequestAborted, RequestArrived
+from netgain.engine.messages import (
+    EngineInfo,
+    EngineRequest,
+    FinishReason,
+    LoadPart,
+    RequestId,
+    RequestOutput,
+)
+from netgain.engine.runner import EngineRunner, EventInbox, Journal
+from netgain.engine.sampling_params import SamplingParams
+from netgain.errors import InvalidRequestError, NetgainError
+from netgain.ledger.counters import EngineCounters
+from netgain.ledger.record import LedgerJSON, render
+from netgain.ledger.request_ledger import RequestLedger
+from netgain.ledger.stages import LedgerStage
+from netgain.models.chat_template_source import load_chat_template
+from netgain.models.tokenizer_source import load_tokenizer
+from netgain.text.stream import TextStream
+
+Prompt: TypeAlias = str | Sequence[int]
+Message: TypeAlias = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer.
+
+    `token_ids` are all that were generated, an end-of-sequence token included; `text` stops
+    before a stop string or stop token. `ledger` says where the time went.
+    """
+
+    prompt_token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason
+    cached_tokens: int
+    ledger: LedgerJSON
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionDelta:
+    """New text of a streamed answer; the last one carries the whole answer."""
+
+    text: str
+    completion: Completion | None = None
+
+
+class _Pending:
+    """One request between arrival and answer."""
+
+    def __init__(
+        self, prompt_ids: tuple[int, ...], ledger: RequestLedger, stream: TextStream
+    ) -> None:
+        self.prompt_ids = prompt_ids
+        self.ledger = ledger
+        self.stream = stream
+        self.token_ids: list[int] = []
+        self.pieces: list[str] = []
+        self.first_token_ns: int | None = None
+        self.stopped = False
+        self.completion: Completion | None = None
+
+
+class LLM:
+    """Loads a model and generates.
+
+    `model` is a stored name, a GGUF file or a checkpoint folder. `kv_memory` takes sizes such as
+    `"512MiB"`. Raises `ModelError`, `ConfigurationError` or `CapacityError` when it cannot start.
+
+    Not for use from several threads at once; serve over HTTP for that.
+    """
+
+    def __init__(
+        self,
+        model: str = ModelSettings().model,
+        *,
+        max_model_len: int | None = None,
+        threads: int | None = None,
+        max_num_seqs: int = SchedulerSettings().max_num_seqs,
+        max_num_batched_tokens: int = SchedulerSettings().max_num_batched_tokens,
+        step_time_target_s: float = SchedulerSettings().step_time_target_s,
+        max_outstanding_steps: int = SchedulerSettings().max_outstanding_steps,
+        kv_memory: int | str | None = None,
+        block_tokens: int = KVSettings().block_tokens,
+        prefix_cache: bool = True,
+        journal: Journal | None = None,
+    ) -> None:
+        memory = parse_bytes(kv_memory)
+        settings = EngineSettings(
+            model=ModelSettings(model=model, max_model_len=max_model_len, threads=threads),
+            scheduler=SchedulerSettings(
+                max_num_seqs=max_num_seqs,
+                max_num_batched_tokens=max_num_batched_tokens,
+                step_time_target_s=step_time_target_s,
+                max_outstanding_steps=max_outstanding_steps,
+            ),
+            kv=KVSettings(
+                block_tokens=block_tokens,
+                memory_bytes=memory if isinstance(memory, int) else None,
+                prefix_cache=prefix_cache,
+            ),
+        )
+        self._inbox = EventInbox()
+        self.load: list[LoadPart] = []
+        engine = build_engine(settings, self._inbox.post, self.load.append)
+        self.info: EngineInfo = engine.info
+        self._engine = engine
+        source = engine.checkpoint.header or engine.checkpoint.path
+        self.tokenizer = load_tokenizer(source)
+        self._chat_template = load_chat_template(source, self.tokenizer)
+        self._clock = engine.clock
+        self._runner = EngineRunner(
+            engine.core, engine.executor, engine.clock, self._take_outputs, journal=journal
+        )
+        self._pending: dict[RequestId, _Pending] = {}
+        self._numbers = itertools.count()
+        self._closed = False
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[Completion]:
+        """Answers all prompts (texts, or token ids), batched together; in the order given.
+
+        Raises `InvalidRequestError` before anything runs if one cannot be served.
+        """
+        listed = _listed(prompts)
+        params = _params(sampling_params, len(listed))
+        arrivals = [self._prepare(prompt, one) for prompt, one in zip(listed, params, strict=True)]
+        ids = [request.id for request, _ in arrivals]
+        for request, pending in arrivals:
+            self._pending[request.id] = pending
+        self._runner.turn([RequestArrived(request) for request, _ in arrivals])
+        try:
+            while any(self._pending[request_id].completion is None for request_id in ids):
+                self._turn()
+        except BaseException:
+            self._abandon(ids)
+            raise
+        return [_answer(self._pending.pop(request_id)) for request_id in ids]
+
+    def stream(
+        self, prompt: Prompt, sampling_params: SamplingParams | None = None
+    ) -> Iterator[CompletionDelta]:
+        """Yields text as it comes; closing the iterator cancels the request."""
+        request, pending = self._prepare(prompt, sampling_params or SamplingParams())
+        self._pending[request.id] = pending
+        self._runner.turn([RequestArrived(request)])
+        shown = 0
+        try:
+            while pending.completion is None:
+                self._turn()
+                if len(pending.pieces) > shown and pending.completion is None:
+                    text = "".join(pending.pieces[shown:])
+                    shown = len(pending.pieces)
+                    if text:
+                        yield CompletionDelta(text)
+            yield CompletionDelta("".join(pending.pieces[shown:]), pending.completion)
+        finally:
+            self._abandon([request.id])
+
+    def chat_prompt(self, messages: Sequence[Message]) -> list[int]:
+        """The token ids of a conversation in the model's chat template.
+
+        Raises `InvalidRequestError` if the model has no template or the template refuses.
+        """
+        if self._chat_template is None:
+            raise InvalidRequestError("this model has no chat template; send a plain prompt")
+        rendered = self._chat_template.render([dict(message) for message in messages])
+        return self.tokenizer.encode(rendered)
+
+    def chat(
+        self, messages: Sequence[Message], sampling_params: SamplingParams | None = None
+    ) -> Completion:
+        """Answers a conversation of `{"role": ..., "content": ...}` messages."""
+        return self.generate([self.chat_prompt(messages)], sampling_params)[0]
+
+    def counters(self) -> EngineCounters:
+        """The engine's raw counters so far."""
+        return self._engine.core.counters()
+
+    def reset_prefix_cache(self) -> int:
+        """Forgets every cached block; returns how many."""
+        return self._engine.core.reset_prefix_cache()
+
+    def close(self) -> None:
+        """Ends the engine's thread; the object cannot generate afterwards."""
+        if not self._closed:
+            self._closed = True
+            self._engine.executor.close()
+
+    def __enter__(self) -> Self:
+        """Itself; `close` is called at the end."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes."""
+        self.close()
+
+    def _prepare(self, prompt: Prompt, params: SamplingParams) -> tuple[EngineRequest, _Pending]:
+        if self._closed:
+            raise NetgainError("this LLM is closed; make a new one")
+        ledger = RequestLedger(self._clock.now_ns())
+        if isinstance(prompt, str):
+            ids = tuple(self.tokenizer.encode(prompt, add_special_tokens=True))
+        else:
+            ids = tuple(prompt)
+        ledger.stage(LedgerStage.TOKENIZE, self._clock.now_ns())
+        self._check_prompt(ids)
+        request = EngineRequest(
+            id=RequestId(f"llm-{next(self._numbers)}"), prompt_ids=ids, sampling=params
+        )
+        return request, _Pending(ids, ledger, TextStream(self.tokenizer, params.stop))
+
+    def _check_prompt(self, ids: Sequence[int]) -> None:
+        if not ids:
+            raise InvalidRequestError("the prompt is empty; give at least one token", "prompt")
+        if len(ids) >= self.info.max_model_len:
+            raise InvalidRequestError(
+                f"the prompt has {len(ids)} tokens; at most {self.info.max_model_len - 1} leave "
+                "room for an answer",
+                "prompt",
+            )
+        for token in ids:
+            if not 0 <= token < self.info.vocab_size:
+                raise InvalidRequestError(
+                    f"token id {token} is not in the vocabulary (0 to {self.info.vocab_size - 1})",
+                    "prompt",
+                )
+
+    def _turn(self) -> None:
+        self._runner.turn(self._inbox.take(self._runner.seconds_to_timer()))
+
+    def _abandon(self, ids: Sequence[RequestId]) -> None:
+        """Cancels what has not ended and forgets the requests."""
+        gone = [request_id for request_id in ids if self._pending.pop(request_id, None)]
+        if gone and not self._closed:
+            self._runner.turn([RequestAborted(request_id) for request_id in gone])
+
+    def _take_outputs(self, emitted: EmitOutputs) -> None:
+        stopped: list[RequestId] = []
+        for output in emitted.outputs:
+            pending = self._pending.get(output.id)
+            if pending is not None and self._take_output(pending, output):
+                stopped.append(output.id)
+        for request_id in stopped:
+            self._inbox.post(RequestAborted(request_id, FinishReason.STOP))
+
+    def _take_output(self, pending: _Pending, output: RequestOutput) -> bool:
+        """Adds one step's tokens; whether a stop string was found just now."""
+        received_ns = self._clock.now_ns()
+        found = False
+        if not pending.stopped:
+            if output.token_ids and pending.first_token_ns is None:
+                pending.first_token_ns = received_ns
+            visible = output.token_ids
+            if output.stop_token_id is not None:
+                visible = visible[:-1]
+            delta = pending.stream.push(visible)
+            pending.token_ids.extend(output.token_ids)
+            pending.pieces.append(delta.text)
+            pending.stopped = found = delta.stopped
+        if output.finish_reason is None:
+            return found
+        if not pending.stopped:
+            last = pending.stream.finish()
+            pending.pieces.append(last.text)
+            pending.stopped = last.stopped
+        self._finish(pending, output, received_ns)
+        return False
+
+    def _finish(self, pending: _Pending, output: RequestOutput, received_ns: int) -> None:
+        reason = FinishReason.STOP if pending.stopped else output.finish_reason
+        if reason is None or reason is FinishReason.ERROR:
+            raise NetgainError(f"the engine could not answer: {output.error}")
+        ledger = pending.ledger
+        if output.ledger is not None:
+            ledger.adopt(output.ledger)
+        ledger.stage(LedgerStage.IPC, received_ns)
+        end_ns = self._clock.now_ns()
+        ledger.stage(LedgerStage.DETOKENIZE, end_ns)
+        pending.completion = Completion(
+            pending.prompt_ids,
+            tuple(pending.token_ids),
+            "".join(pending.pieces),
+            reason,
+            output.cached_tokens,
+            render(ledger.record(), ledger.start_ns, end_ns, pending.first_token_ns),
+        )
+
+
+def _answer(pending: _Pending) -> Completion:
+    assert pending.completion is not None
+    return pending.completion
+
+
+def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """One prompt, or many; a flat list of integers is one prompt of token ids."""
+    if isinstance(prompts, str):
+        return [prompts]
+    listed: list[Prompt] = []
+    single: list[int] = []
+    for item in prompts:
+        if isinstance(item, int):
+            single.append(item)
+        else:
+            listed.append(item)
+    if single and listed:
+        raise InvalidRequestError("prompts mix token ids with whole prompts", "prompt")
+    return [single] if single else listed
+
+
+def _params(
+    given: SamplingParams | Sequence[SamplingParams] | None, count: int
+) -> list[SamplingParams]:
+    if given is None:
+        return [SamplingParams()] * count
+    if isinstance(given, SamplingParams):
+        return [given] * count
+    if len(given) != count:
+        raise InvalidRequestError(f"{len(given)} sampling params for {count} prompts")
+    return list(given)

@@ -1,0 +1,53 @@
+"""Memory and cores that this process may use, its control group's limits included."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_MEMINFO: Final = Path("/proc/meminfo")
+_CGROUP_V2: Final = Path("/sys/fs/cgroup")
+_CGROUP_V1: Final = Path("/sys/fs/cgroup/memory")
+
+
+def available_memory_bytes() -> int:
+    """Bytes that can be allocated without swapping: the tightest of host and control group."""
+    return min(_limits())
+
+
+def usable_cores() -> int:
+    """CPU cores this process may run on, at least 1."""
+    affinity = len(os.sched_getaffinity(0))
+    return max(1, min(affinity, _cgroup_cores() or affinity))
+
+
+def _limits() -> Iterator[int]:
+    for line in _MEMINFO.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            yield int(line.split()[1]) * 1024
+            break
+    else:
+        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for limit, used in (
+        (_CGROUP_V2 / "memory.max", _CGROUP_V2 / "memory.current"),
+        (_CGROUP_V1 / "memory.limit_in_bytes", _CGROUP_V1 / "memory.usage_in_bytes"),
+    ):
+        limit_bytes, used_bytes = _number(limit), _number(used)
+        if limit_bytes is not None and used_bytes is not None:
+            yield max(0, limit_bytes - used_bytes)
+
+
+def _cgroup_cores() -> int | None:
+    """Whole cores of the control group's quota, if it has one."""
+    try:
+        quota, period = (_CGROUP_V2 / "cpu.max").read_text().split()
+        return max(1, int(quota) // int(period))
+    except (OSError, ValueError):
+        return None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""The real control plane against a virtual clock and a simulated executor."""
