@@ -1,7 +1,7 @@
 """A model in one process, without HTTP: the same engine, no frontend."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -159,7 +159,7 @@ class LLM:
 
     def stream(
         self, prompt: Prompt, sampling_params: SamplingParams | None = None
-    ) -> Iterator[CompletionDelta]:
+    ) -> Generator[CompletionDelta, None, None]:
         """Yields text as it comes; closing the iterator cancels the request."""
         request, pending = self._prepare(prompt, sampling_params or SamplingParams())
         self._pending[request.id] = pending
