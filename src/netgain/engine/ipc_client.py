@@ -1,4 +1,4 @@
-"""The engine client for an engine in a process of its own: ZeroMQ and msgspec under asyncio.
+"""The engine client for an engine in a process of its own: ZeroMQ and msgspec in an asyncio loop.
 
 This side binds a ROUTER on a Unix socket in a private directory; the engine connects a DEALER.
 Each engine life has a socket of its own, so that nothing of a dead one reaches the next.
@@ -8,12 +8,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 import zmq
-import zmq.asyncio
 
 from netgain.engine.client import EngineState, OutputEvent, OutputStream, StepArrival
 from netgain.engine.clock_offset import ClockOffset, clock_sample
@@ -65,13 +64,12 @@ class IpcEngineClient:
         self._info: EngineInfo | None = None
         self._loaded: list[LoadPart] = []
         self._counters = EngineCounters()
-        self._context = zmq.asyncio.Context()
-        self._socket: zmq.asyncio.Socket | None = None
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket: zmq.Socket[bytes] | None = None
         self._streams: dict[RequestId, OutputStream] = {}
         self._resets: list[asyncio.Future[int]] = []
         self._clock = ClockOffset()
-        self._sent: Awaitable[object] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._timekeeper: asyncio.Task[None] | None = None
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
 
@@ -112,7 +110,7 @@ class IpcEngineClient:
         self._loaded.clear()
         self._clock = ClockOffset()
         self._enter(EngineState.STARTING)
-        self._tasks = [asyncio.ensure_future(self._read(socket))]
+        asyncio.get_running_loop().add_reader(socket.FD, self._read)
 
     def end(self, reason: str) -> None:
         """The engine process is gone: every request in flight fails at once with `reason`."""
@@ -174,10 +172,11 @@ class IpcEngineClient:
             self.on_state(state)
 
     def _stop_listening(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        self._tasks = []
+        if self._timekeeper is not None:
+            self._timekeeper.cancel()
+            self._timekeeper = None
         if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.FD)
             self._socket.close(linger=0)
             self._socket = None
 
@@ -187,13 +186,23 @@ class IpcEngineClient:
     def _send_frame(self, frame: bytes) -> None:
         if self._socket is None:
             return
-        # Without a high-water mark the send is done when this returns: the future only says so.
-        self._sent = self._socket.send_multipart((self._peer, frame), zmq.NOBLOCK)
+        # Without a high-water mark a send never waits.
+        self._socket.send_multipart((self._peer, frame), zmq.NOBLOCK)
+        # The descriptor tells of changes only, and sending may have taken notice of one.
+        if self._socket.poll(0):
+            asyncio.get_running_loop().call_soon(self._read)
 
-    async def _read(self, socket: zmq.asyncio.Socket) -> None:
-        """The only reader: each message is decoded once, whatever number of requests it serves."""
-        while True:
-            frames = await socket.recv_multipart()
+    def _read(self) -> None:
+        """Everything that has come in: each message is decoded once, whomever it serves.
+
+        On the socket's descriptor itself: futures and a reading task would cost more per step than
+        all the rest.
+        """
+        while self._socket is not None:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
             received_ns = time.monotonic_ns()
             if frames[0] != self._peer:
                 continue
@@ -203,7 +212,7 @@ class IpcEngineClient:
                 _log.exception("the engine sent something that is not a message")
                 if self.on_garbled is not None:
                     self.on_garbled()
-                return
+                continue
             self._handle(message, len(frames[-1]), received_ns)
 
     def _handle(self, message: FromEngine, size: int, received_ns: int) -> None:
@@ -222,7 +231,7 @@ class IpcEngineClient:
                 self._info = info
                 self._loaded = list(info.load)
                 self._enter(EngineState.READY)
-                self._tasks.append(asyncio.ensure_future(self._keep_time()))
+                self._timekeeper = asyncio.ensure_future(self._keep_time())
             case StartFailed(text):
                 if self.on_start_failed is not None:
                     self.on_start_failed(text)
