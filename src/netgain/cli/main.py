@@ -5,9 +5,11 @@ from typing import Annotated, Any
 import typer
 
 from netgain._version import __version__
+from netgain.cli.chat import chat
 from netgain.cli.models import models
 from netgain.cli.pull import pull
 from netgain.cli.remove import remove
+from netgain.cli.run import run
 from netgain.errors import NetgainError
 
 
@@ -54,6 +56,8 @@ def _options(
     pass
 
 
+app.command()(chat)
+app.command()(run)
 app.command()(pull)
 app.command()(models)
 app.command()(remove)
