@@ -156,11 +156,11 @@ def test_64_greedy_tokens_of_32_prompts_equal_transformers_but_for_listed_ties(
                 ).logits[0]
             for place, (token, row) in enumerate(zip(output, rows, strict=True)):
                 gap = (row.max() - row[token]).item()
-                if gap > 0:
+                if row.argmax() != token:
                     note = f"prompt {prompts.index(prompt)}, token {place}: gap {gap:.2e}"
                     (ties if gap <= TIE else differences).append(note)
     with capsys.disabled():
-        pass
+        print(f"\n{len(ties)} of {32 * NEW_TOKENS} tokens are ties below {TIE}: {ties}")  # noqa: T201
     assert not differences
 
 
