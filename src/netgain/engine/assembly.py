@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,30 +62,34 @@ def build_engine(
     config = checkpoint.config
     groups = config.kv_groups(settings.kv.block_tokens)
     plan = plan_capacity(settings, config, groups, available_memory_bytes())
-    model, timings = load_model(checkpoint, TorchOps())
+    # Everything that torch does happens on this one thread; see TorchExecutor.
+    device_thread = ThreadPoolExecutor(1, "device")
+    model, timings = device_thread.submit(load_model, checkpoint, TorchOps()).result()
     for part, seconds in timings.seconds.items():
         done(part, seconds)
 
     began = time.perf_counter()
     clock = MonotonicClock()
-    executor = TorchExecutor(model, groups, plan.pool_blocks, plan.max_model_len, clock, post)
+    executor = TorchExecutor(
+        model, groups, plan.pool_blocks, plan.max_model_len, clock, post, device_thread
+    )
     kv = KVManager(
         len(groups), plan.pool_blocks, settings.kv.block_tokens, settings.kv.prefix_cache
     )
     done("allocate", time.perf_counter() - began)
 
     began = time.perf_counter()
-    estimator = StepTimeEstimator(
-        measure_steps(
-            executor,
-            settings.scheduler,
-            groups=len(groups),
-            pool_blocks=plan.pool_blocks,
-            block_tokens=settings.kv.block_tokens,
-            max_model_len=plan.max_model_len,
-            budget_s=_CALIBRATION_BUDGET_S,
-        )
+    measured = device_thread.submit(
+        measure_steps,
+        executor,
+        settings.scheduler,
+        groups=len(groups),
+        pool_blocks=plan.pool_blocks,
+        block_tokens=settings.kv.block_tokens,
+        max_model_len=plan.max_model_len,
+        budget_s=_CALIBRATION_BUDGET_S,
     )
+    estimator = StepTimeEstimator(measured.result())
     done("warm up", time.perf_counter() - began)
     core = EngineCore(
         settings.scheduler,
