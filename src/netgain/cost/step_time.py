@@ -109,10 +109,11 @@ class StepTimeModel:
         room = target_s - fixed
         if room <= 0:
             return 0
-        if quadratic <= 0:
-            return int(min(room / linear, 1 << 30)) if linear > 0 else 1 << 30
-        root = (math.sqrt(linear * linear + 4 * quadratic * room) - linear) / (2 * quadratic)
-        return int(min(root, 1 << 30))
+        # The root's other form, -c / (b + sqrt(...)): the usual one cancels when a is tiny.
+        slope = (linear + math.sqrt(linear * linear + 4 * quadratic * room)) / 2
+        if room >= slope * (1 << 30):
+            return 1 << 30
+        return int(room / slope)
 
 
 class StepTimeEstimator:
