@@ -162,7 +162,13 @@ class Scheduler:
         step = self._outstanding.popleft()
         if step.step_id != result.step_id:
             raise ValueError(f"step {result.step_id} ended before step {step.step_id}")
-        self._accountant.step_ended(step.slices, step.load, result.started_ns, result.ended_ns)
+        self._accountant.step_ended(
+            step.slices,
+            step.load,
+            result.started_ns,
+            result.ended_ns,
+            failed=result.error is not None,
+        )
         tokens = iter(result.tokens)
         touched: list[Request] = []
         for entry in step.slices:
