@@ -102,10 +102,24 @@ def test_prompts_are_chunked_in_the_order_they_came() -> None:
     rig = make_rig()
     names = rig.arrive_together([prompt(300, first) for first in range(3)], max_tokens=1)
     rig.drain()
-    firsts = [chunks_of(rig.steps, name)[0] for name in names]
-    assert all(start == 0 for start, _ in firsts)
     order = [piece.request_id for step in rig.steps for piece in step.slices]
     assert order == sorted(order)
+    assert {name for name in order} == set(names)
+
+
+def test_room_for_less_than_a_block_beside_another_chunk_is_left_empty() -> None:
+    rig = make_rig()
+    names = rig.arrive_together([prompt(300, first) for first in range(3)], max_tokens=1)
+    rig.drain()
+    for name in names:
+        assert all(end % 8 == 0 or end == 300 for _, end in chunks_of(rig.steps, name))
+
+
+def test_a_token_budget_smaller_than_a_block_still_moves_a_prompt() -> None:
+    rig = make_rig(budget=16, block_tokens=32)
+    name = rig.arrive(prompt(70), max_tokens=1)
+    rig.drain()
+    assert chunks_of(rig.steps, name) == [(0, 16), (16, 32), (32, 48), (48, 64), (64, 70)]
 
 
 def test_a_small_request_does_not_overtake_a_large_one_that_waits_for_blocks() -> None:
@@ -411,6 +425,8 @@ def test_nothing_is_written_to_a_block_that_an_outstanding_step_may_still_write_
     rig = filled_tier(tokens, blocks=8, max_model_len=64, outstanding=2)
     holder = rig.arrive(prompt(40, 3), max_tokens=20, ignore_eos=True)
     rig.finish_step()
+    while rig.stores:
+        rig.finish_store(0)
     assert len(rig.outstanding) == 2
     waiting = rig.arrive(tokens, max_tokens=2, remote=32 if kind == "transfer" else 0)
     held = set(rig.kv.tables(holder)[0])
