@@ -30,7 +30,22 @@ def test_a_size_is_read_as_written(written: str | int, expected: int) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["", "GiB", "two GB", "5 G", "5 XB", "-1GiB", "0", "0.2", "1e400", "inf", "nan", "1GiBGiB", 0, -5],
+    [
+        "",
+        "GiB",
+        "two GB",
+        "5 G",
+        "5 XB",
+        "-1GiB",
+        "0",
+        "0.2",
+        "1e400",
+        "inf",
+        "nan",
+        "1GiBGiB",
+        0,
+        -5,
+    ],
 )
 def test_what_is_not_a_positive_size_is_refused(written: str | int) -> None:
     with pytest.raises(ValidationError, match="memory_bytes"):
@@ -89,7 +104,7 @@ def test_a_value_out_of_range_is_refused_by_name(
 def test_settings_cannot_change_once_made() -> None:
     made = Settings()
     with pytest.raises(ValidationError, match="frozen"):
-        made.engine = EngineSettings()  # type: ignore[misc]
+        made.engine = EngineSettings()
 
 
 def test_settings_survive_json() -> None:

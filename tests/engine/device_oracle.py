@@ -197,9 +197,7 @@ class Rig:
         self.outputs[request.id] = []
         return request
 
-    def abort(
-        self, request_id: RequestId, reason: FinishReason = FinishReason.ABORT
-    ) -> None:
+    def abort(self, request_id: RequestId, reason: FinishReason = FinishReason.ABORT) -> None:
         self.send(RequestAborted(request_id, reason))
 
     def finish_step(self, error: str | None = None) -> None:

@@ -87,15 +87,14 @@ def test_a_pool_of_unstated_size_stays_within_its_bounds(
     available: int, seqs: int, block_tokens: int, max_model_len: int | None
 ) -> None:
     wanted = settings(seqs=seqs, block_tokens=block_tokens, max_model_len=max_model_len)
-    try:
-        made = plan(wanted, available)
-    except CapacityError as error:
-        longest = -(-(max_model_len or 512) // block_tokens)
-        needed = fixed_bytes(wanted) + (longest + 1) * block_tokens * TOKEN_BYTES
-        assert available < needed
-        assert error.shortfall_bytes == needed - available
+    longest = -(-(max_model_len or 512) // block_tokens)
+    needed = fixed_bytes(wanted) + (longest + 1) * block_tokens * TOKEN_BYTES
+    if available < needed:
+        with pytest.raises(CapacityError) as refused:
+            plan(wanted, available)
+        assert refused.value.shortfall_bytes == needed - available
         return
-    longest = -(-made.max_model_len // block_tokens)
+    made = plan(wanted, available)
     assert longest <= made.pool_blocks <= seqs * longest
     assert fixed_bytes(wanted) + made.kv_bytes <= available
     if made.pool_blocks > longest:
@@ -121,9 +120,7 @@ def test_a_pool_too_small_for_one_sequence_names_sizes_that_start(
     with pytest.raises(CapacityError) as refused:
         plan(settings(memory_bytes=stated, block_tokens=block_tokens))
     error = refused.value
-    grown = plan(
-        settings(memory_bytes=stated + error.shortfall_bytes, block_tokens=block_tokens)
-    )
+    grown = plan(settings(memory_bytes=stated + error.shortfall_bytes, block_tokens=block_tokens))
     assert grown.max_model_len == 512
     assert advised(error, "--kv-memory") == stated + error.shortfall_bytes
     shorter = advised(error, "--max-model-len")
@@ -162,9 +159,7 @@ def test_every_advised_context_length_is_one_that_can_be_set() -> None:
             shorter = advised(refused.value, "--max-model-len")
             if shorter is not None:
                 plan(
-                    settings(
-                        memory_bytes=stated, block_tokens=block_tokens, max_model_len=shorter
-                    )
+                    settings(memory_bytes=stated, block_tokens=block_tokens, max_model_len=shorter)
                 )
 
 

@@ -90,7 +90,5 @@ def test_msgpack_cannot_bring_in_what_the_constructor_refuses(name: str, value: 
         (SamplingParams(temperature=1.0, top_k=2), False),
     ],
 )
-def test_no_temperature_or_one_candidate_means_greedy(
-    params: SamplingParams, greedy: bool
-) -> None:
+def test_no_temperature_or_one_candidate_means_greedy(params: SamplingParams, greedy: bool) -> None:
     assert params.greedy is greedy

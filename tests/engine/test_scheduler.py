@@ -20,8 +20,10 @@ from tests.engine.rigs import (
 
 def start_decoders(rig: Rig, count: int, length: int = 9) -> list[RequestId]:
     """Requests that have their first token and want many more."""
-    names = [rig.arrive(prompt(length, first), max_tokens=400, ignore_eos=True)
-             for first in range(1, count + 1)]
+    names = [
+        rig.arrive(prompt(length, first), max_tokens=400, ignore_eos=True)
+        for first in range(1, count + 1)
+    ]
     while any(not rig.outputs[name] for name in names):
         rig.finish_step()
     return names
@@ -104,7 +106,7 @@ def test_prompts_are_chunked_in_the_order_they_came() -> None:
     rig.drain()
     order = [piece.request_id for step in rig.steps for piece in step.slices]
     assert order == sorted(order)
-    assert {name for name in order} == set(names)
+    assert set(order) == set(names)
 
 
 def test_room_for_less_than_a_block_beside_another_chunk_is_left_empty() -> None:
@@ -384,9 +386,13 @@ def test_a_step_that_failed_at_once_teaches_the_step_time_model_nothing() -> Non
     assert before.step_s(load_of(step)) > 0.1
 
 
-def filled_tier(tokens: list[int], **settings: int) -> Rig:
+def filled_tier(
+    tokens: list[int], *, blocks: int = 256, max_model_len: int = 1024, outstanding: int = 1
+) -> Rig:
     """A rig whose lower tier holds the whole blocks of `tokens` and whose device cache is empty."""
-    rig = make_rig(tier=OracleTier(), **settings)
+    rig = make_rig(
+        tier=OracleTier(), blocks=blocks, max_model_len=max_model_len, outstanding=outstanding
+    )
     rig.arrive(tokens, max_tokens=1)
     rig.drain()
     rig.core.reset_prefix_cache()

@@ -1,5 +1,6 @@
 """The limits of the control group count, and cache that can be dropped is not in use."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,6 +89,6 @@ def test_file_cache_that_can_be_dropped_is_not_counted_as_used(
 def test_a_cpu_quota_limits_the_cores(
     write: Write, monkeypatch: pytest.MonkeyPatch, quota: str, cores: int
 ) -> None:
-    monkeypatch.setattr(host.os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     write("v2/cpu.max", quota)
     assert host.usable_cores() == cores

@@ -3,13 +3,6 @@
 import time
 
 import pytest
-from tests.sim.workloads import (
-    STEP_TIME,
-    Traffic,
-    chat_arrivals,
-    make_simulator,
-    mean_ttft_s,
-)
 
 from netgain.cost.step_time import StepLoad
 from netgain.engine.messages import EngineRequest, FinishReason, RequestId
@@ -18,13 +11,20 @@ from netgain.engine.step import Step
 from netgain.ledger.record import covered_ns
 from netgain.sim.clock import VirtualClock
 from netgain.sim.simulator import Arrival
+from tests.sim.workloads import (
+    STEP_TIME,
+    Traffic,
+    chat_arrivals,
+    make_simulator,
+    mean_ttft_s,
+)
 
 
 def test_two_runs_of_the_same_traffic_are_equal_to_the_nanosecond() -> None:
     runs = []
     for _ in range(2):
         simulator = make_simulator(pool_blocks=140)
-        done = simulator.run(chat_arrivals(Traffic(200, 200.0), seed=1))
+        done = simulator.run(chat_arrivals(Traffic(200, 200.0, mean_answer_tokens=100), seed=1))
         runs.append((done, simulator.core.counters(), simulator.clock.now_ns()))
     assert runs[0] == runs[1]
     assert runs[0][1].preemptions > 0
@@ -92,9 +92,7 @@ def test_shared_system_prompts_are_found_in_the_cache() -> None:
 
 def test_more_arrivals_a_second_wait_longer_for_their_first_token() -> None:
     ttft_s = [
-        mean_ttft_s(
-            list(make_simulator().run(chat_arrivals(Traffic(300, rate), seed=6)).values())
-        )
+        mean_ttft_s(list(make_simulator().run(chat_arrivals(Traffic(300, rate), seed=6)).values()))
         for rate in (2.0, 30.0, 300.0)
     ]
     assert ttft_s[0] < ttft_s[1] < ttft_s[2]

@@ -85,7 +85,5 @@ def chat_arrivals(traffic: Traffic, seed: int) -> list[Arrival]:
 
 
 def mean_ttft_s(requests: Sequence[SimulatedRequest]) -> float:
-    waits = [
-        r.first_token_ns - r.arrived_ns for r in requests if r.first_token_ns is not None
-    ]
+    waits = [r.first_token_ns - r.arrived_ns for r in requests if r.first_token_ns is not None]
     return sum(waits) / len(waits) / 1e9
