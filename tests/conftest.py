@@ -13,6 +13,23 @@ settings.register_profile("random", deadline=None, max_examples=500, print_blob=
 settings.load_profile("fixed")
 
 
+_TIES: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def ties() -> list[str]:
+    """Where two tokens' logits were so close that either is right; listed after the run."""
+    return _TIES
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Lists the excused ties, so that nobody has to believe there were few."""
+    if _TIES:
+        terminalreporter.section(f"{len(_TIES)} excused ties of greedy tokens")
+        for tie in _TIES:
+            terminalreporter.line(tie)
+
+
 @pytest.fixture(scope="session")
 def default_gguf() -> Path:
     """The default model's file, fetched once into the user's cache."""

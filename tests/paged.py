@@ -37,9 +37,8 @@ class PagedDriver:
         (group,) = model.config.kv_groups(block_tokens)
         self.model = model
         self.block_tokens = block_tokens
-        self.records = torch.zeros((blocks, *group.record_shape))
-        # What earlier owners left behind must not show: finite, large.
-        self.records.fill_(50.0)
+        # What earlier owners left behind must not show.
+        self.records = torch.full((blocks, *group.record_shape), 50.0)
         self.free = list(range(1, blocks))
         random.Random(seed).shuffle(self.free)
 
@@ -50,10 +49,14 @@ class PagedDriver:
     def step(self, work: Sequence[Work]) -> list[torch.Tensor]:
         """Runs one step; logits `[N, V]` per slice."""
         logits = self.model.forward(self._inputs(work), [self.records])
-        return list(logits.split([len(w.tokens) if w.all_rows else 1 for w in work]))
+        return list(torch.split(logits, [len(w.tokens) if w.all_rows else 1 for w in work]))
 
     def _inputs(self, work: Sequence[Work]) -> StepInputs:
-        tokens, positions, slot_blocks, slot_offsets, logit_rows = [], [], [], [], []
+        tokens: list[int] = []
+        positions: list[int] = []
+        slot_blocks: list[int] = []
+        slot_offsets: list[int] = []
+        logit_rows: list[int] = []
         starts, contexts = [0], []
         for item in work:
             sequence, first = item.sequence, item.sequence.length

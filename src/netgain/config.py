@@ -112,6 +112,8 @@ class ServerSettings(_Section):
     ledger_history: int = Field(default=4096, ge=0, le=1 << 20)
     """Ended requests whose ledger `/v1/requests/{id}/ledger` still answers."""
     max_body_bytes: Bytes = 8 << 20
+    shutdown_grace_s: float = Field(default=10.0, ge=0, le=3600)
+    """How long requests in flight may go on once the server was told to stop."""
 
 
 class Settings(_Section):

@@ -34,8 +34,8 @@ PROMPTS: Final = (
     "Great job! 🎉🎉🎉 See you tomorrow 😀",
     "👩‍👩‍👧‍👦 family, 🏳️‍🌈 flag:",
     "<|im_start|>user\nName three primary colours.<|im_end|>\n<|im_start|>assistant\n",
-    "<|im_start|>system\nYou are terse.<|im_end|>\n<|im_start|>user\nWhy is the sky blue?<|im_end|>\n"
-    "<|im_start|>assistant\n",
+    "<|im_start|>system\nYou are terse.<|im_end|>\n"
+    "<|im_start|>user\nWhy is the sky blue?<|im_end|>\n<|im_start|>assistant\n",
     "Summarise the following text in one sentence.\n\n" + _LICENSE[:1500] + "\n\nSummary:",
     _LICENSE[2000:4500],
     "Translate into French: " + "The cat sat on the mat and watched the rain. " * 30,

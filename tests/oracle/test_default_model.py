@@ -74,17 +74,19 @@ def build_oracle(header: GGUFHeader) -> transformers.LlamaForCausalLM:
     heads, kv_heads = meta["llama.attention.head_count"], meta["llama.attention.head_count_kv"]
     assert isinstance(heads, int)
     assert isinstance(kv_heads, int)
-    config = transformers.LlamaConfig(
-        vocab_size=meta["llama.vocab_size"],
-        hidden_size=meta["llama.embedding_length"],
-        intermediate_size=meta["llama.feed_forward_length"],
-        num_hidden_layers=meta["llama.block_count"],
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        max_position_embeddings=meta["llama.context_length"],
-        rms_norm_eps=meta["llama.attention.layer_norm_rms_epsilon"],
-        rope_parameters={"rope_type": "default", "rope_theta": meta["llama.rope.freq_base"]},
-        tie_word_embeddings=True,
+    config = transformers.LlamaConfig.from_dict(
+        {
+            "vocab_size": meta["llama.vocab_size"],
+            "hidden_size": meta["llama.embedding_length"],
+            "intermediate_size": meta["llama.feed_forward_length"],
+            "num_hidden_layers": meta["llama.block_count"],
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
+            "max_position_embeddings": meta["llama.context_length"],
+            "rms_norm_eps": meta["llama.attention.layer_norm_rms_epsilon"],
+            "rope_theta": meta["llama.rope.freq_base"],
+            "tie_word_embeddings": True,
+        }
     )
     with torch.device("meta"):
         model = transformers.LlamaForCausalLM(config)
@@ -100,7 +102,7 @@ def build_oracle(header: GGUFHeader) -> transformers.LlamaForCausalLM:
         state[name] = torch.from_numpy(weights.copy())
     model.load_state_dict(state, assign=True)
     model.model.rotary_emb = type(model.model.rotary_emb)(config)
-    return model.eval()
+    return model
 
 
 def dequantised(header: GGUFHeader, tensor: TensorInfo) -> NDArray[np.float32]:
@@ -143,7 +145,8 @@ def test_64_greedy_tokens_of_32_prompts_equal_transformers_but_for_listed_ties(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert len(prompts) == 32
-    ties, differences = [], []
+    ties: list[str] = []
+    differences: list[str] = []
     for first in range(0, len(prompts), TOGETHER):
         batch = prompts[first : first + TOGETHER]
         for prompt, output in zip(batch, generate(model, batch), strict=True):
@@ -153,11 +156,11 @@ def test_64_greedy_tokens_of_32_prompts_equal_transformers_but_for_listed_ties(
                 ).logits[0]
             for place, (token, row) in enumerate(zip(output, rows, strict=True)):
                 gap = (row.max() - row[token]).item()
-                if gap > 0:
+                if row.argmax() != token:
                     note = f"prompt {prompts.index(prompt)}, token {place}: gap {gap:.2e}"
                     (ties if gap <= TIE else differences).append(note)
     with capsys.disabled():
-        pass
+        print(f"\n{len(ties)} of {32 * NEW_TOKENS} tokens are ties below {TIE}: {ties}")  # noqa: T201
     assert not differences
 
 

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from netgain.ops.torch_ops import TorchOps
 BLOCK: Final = 8
 VOCAB: Final = 199
 TOLERANCE: Final = 1e-4
+NOTHING: Final[dict[str, object]] = {}
 CONFIGS: Final[dict[str, dict[str, object]]] = {
     "grouped": {"num_attention_heads": 4, "num_key_value_heads": 2},
     "multi-head": {"num_attention_heads": 4, "num_key_value_heads": 4},
@@ -53,7 +54,9 @@ class Pair:
         return logits
 
 
-def save_tiny(folder: Path, seed: int, shard: str = "50GB", **changes: object) -> Path:
+def save_tiny(
+    folder: Path, seed: int, changes: Mapping[str, object] = NOTHING, shard: str = "50GB"
+) -> Path:
     """A random Llama with gains and biases that matter, as `save_pretrained` writes it."""
     torch.manual_seed(seed)
     sizes: dict[str, object] = {
@@ -65,7 +68,7 @@ def save_tiny(folder: Path, seed: int, shard: str = "50GB", **changes: object) -
         "max_position_embeddings": 512,
         "initializer_range": 0.15,
     }
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**(sizes | changes)))
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig.from_dict({**sizes, **changes}))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name or name.endswith("bias"):
@@ -78,15 +81,13 @@ def save_tiny(folder: Path, seed: int, shard: str = "50GB", **changes: object) -
 def load_pair(folder: Path, block_tokens: int = BLOCK) -> Pair:
     model, _ = load_model(open_checkpoint(folder), TorchOps())
     theirs = transformers.LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    return Pair(PagedDriver(model, block_tokens, blocks=200), theirs.eval())
+    return Pair(PagedDriver(model, block_tokens, blocks=200), theirs)
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
-def pair(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Pair]:
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     folder = tmp_path_factory.mktemp("tiny")
-    return load_pair(save_tiny(folder, seed=1, **CONFIGS[request.param]))
+    return load_pair(save_tiny(folder, 1, CONFIGS[request.param]))
 
 
 def prompt(length: int, seed: int = 0) -> list[int]:
@@ -166,7 +167,7 @@ def test_only_the_rows_asked_for_get_logits(pair: Pair) -> None:
 
 @pytest.mark.parametrize("block_tokens", [1, 16, 64, 256])
 def test_the_block_size_does_not_show(tmp_path: Path, block_tokens: int) -> None:
-    pair = load_pair(save_tiny(tmp_path, seed=7, num_key_value_heads=2), block_tokens)
+    pair = load_pair(save_tiny(tmp_path, seed=7, changes={"num_key_value_heads": 2}), block_tokens)
     tokens = prompt(90, seed=7)
     sequence = PagedSequence()
     found = pair.ours.step([Work(sequence, tokens[:70])])
@@ -195,7 +196,7 @@ def test_half_precision_weights_widen_to_float32(tmp_path: Path, dtype: torch.dt
 
 def test_rope_settings_in_the_older_layout_mean_the_same(tmp_path: Path) -> None:
     """Before version 5, `transformers` wrote `rope_theta` and `rope_scaling` side by side."""
-    pair = load_pair(save_tiny(tmp_path, seed=11, **CONFIGS["llama3-rope"]))
+    pair = load_pair(save_tiny(tmp_path, 11, CONFIGS["llama3-rope"]))
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
     scaling = config.pop("rope_parameters")

@@ -5,9 +5,12 @@ from typing import Annotated, Any
 import typer
 
 from netgain._version import __version__
+from netgain.cli.chat import chat
 from netgain.cli.models import models
 from netgain.cli.pull import pull
 from netgain.cli.remove import remove
+from netgain.cli.run import run
+from netgain.cli.serve import serve
 from netgain.errors import NetgainError
 
 
@@ -54,6 +57,9 @@ def _options(
     pass
 
 
+app.command()(serve)
+app.command()(chat)
+app.command()(run)
 app.command()(pull)
 app.command()(models)
 app.command()(remove)

@@ -1,7 +1,8 @@
 """A model in one process, without HTTP: the same engine, no frontend."""
 
+import copy
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -13,6 +14,7 @@ from netgain.config import (
     SchedulerSettings,
     parse_bytes,
 )
+from netgain.cost.step_time import StepTimeEstimator
 from netgain.engine.assembly import build_engine
 from netgain.engine.events import EmitOutputs, RequestAborted, RequestArrived
 from netgain.engine.messages import (
@@ -159,7 +161,7 @@ class LLM:
 
     def stream(
         self, prompt: Prompt, sampling_params: SamplingParams | None = None
-    ) -> Iterator[CompletionDelta]:
+    ) -> Generator[CompletionDelta, None, None]:
         """Yields text as it comes; closing the iterator cancels the request."""
         request, pending = self._prepare(prompt, sampling_params or SamplingParams())
         self._pending[request.id] = pending
@@ -200,6 +202,10 @@ class LLM:
     def reset_prefix_cache(self) -> int:
         """Forgets every cached block; returns how many."""
         return self._engine.core.reset_prefix_cache()
+
+    def copy_estimator(self) -> StepTimeEstimator:
+        """The step-time model as calibrated so far, for a simulation to start from."""
+        return copy.deepcopy(self._engine.core.estimator)
 
     def close(self) -> None:
         """Ends the engine's thread; the object cannot generate afterwards."""

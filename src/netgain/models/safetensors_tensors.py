@@ -3,9 +3,11 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import torch
 from safetensors import SafetensorError, safe_open
 
 from netgain.errors import ModelError
@@ -51,33 +53,44 @@ class SafetensorsTensors:
                 _fill(path, batch, timings)
 
 
-def _batches(fillings: Sequence[Filling]) -> Iterator[list[Filling]]:
-    batch: list[Filling] = []
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Some rows of one tensor and where they go."""
+
+    source: str
+    first: int
+    destination: torch.Tensor
+
+
+def _batches(fillings: Sequence[Filling]) -> Iterator[list[_Rows]]:
+    """What is read between two openings of the file."""
+    batch: list[_Rows] = []
     pending = 0
     for filling in fillings:
-        batch.append(filling)
-        pending += filling.destination.nbytes
-        if pending >= _REOPEN_BYTES:
-            yield batch
-            batch, pending = [], 0
+        rows, elements = filling.destination.shape[0], filling.destination.numel()
+        step = max(1, _CHUNK_ELEMENTS * rows // elements)
+        for first in range(0, rows, step):
+            destination = filling.destination[first : first + step]
+            batch.append(_Rows(filling.piece.source, first, destination))
+            pending += destination.nbytes
+            if pending >= _REOPEN_BYTES:
+                yield batch
+                batch, pending = [], 0
     if batch:
         yield batch
 
 
-def _fill(path: Path, fillings: Sequence[Filling], timings: LoadTimings) -> None:
+def _fill(path: Path, batch: Sequence[_Rows], timings: LoadTimings) -> None:
+    start = time.perf_counter()
     with _opened(path), safe_open(path, framework="pt") as file:
-        for filling in fillings:
-            destination = filling.destination
-            view = file.get_slice(filling.piece.source)
-            rows = destination.shape[0]
-            step = max(1, _CHUNK_ELEMENTS * rows // destination.numel())
-            for first in range(0, rows, step):
-                start = time.perf_counter()
-                values = view[first : first + step]
-                middle = time.perf_counter()
-                destination[first : first + step] = values
-                timings.add(LoadPart.READ, middle - start)
-                timings.add(LoadPart.CONVERT, time.perf_counter() - middle)
+        for rows in batch:
+            end = rows.first + rows.destination.shape[0]
+            values = file.get_slice(rows.source)[rows.first : end]
+            middle = time.perf_counter()
+            rows.destination.copy_(values)
+            timings.add(LoadPart.READ, middle - start)
+            start = time.perf_counter()
+            timings.add(LoadPart.CONVERT, start - middle)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ buckets, Q rows of a chunk, X its context, 2 = key, value (or gate, up).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Final
 
@@ -40,7 +41,10 @@ class TorchOps:
 
     def rms_norm(self, x_NE: torch.Tensor, gain_E: torch.Tensor, eps: float) -> torch.Tensor:
         """See `Ops.rms_norm`."""
-        scale_N1 = (x_NE * x_NE).mean(-1, keepdim=True).add_(eps).rsqrt_()
+        # One pass for the sum of squares, one call for `norm ** 2 / E + eps`: half the time of
+        # `mean` at one row as at five hundred.
+        norm_N1 = torch.linalg.vector_norm(x_NE, dim=-1, keepdim=True)
+        scale_N1 = torch.addcmul(_scalar(eps), norm_N1, norm_N1, value=1 / x_NE.shape[-1]).rsqrt_()
         return (x_NE * scale_N1).mul_(gain_E)
 
     def linear(self, x_NI: torch.Tensor, weight: LinearWeight) -> torch.Tensor:
@@ -52,6 +56,11 @@ class TorchOps:
         """See `Ops.silu_mul`."""
         gate_NF, up_NF = gate_up_NF.chunk(2, -1)
         return functional.silu(gate_NF).mul_(up_NF)
+
+
+@cache
+def _scalar(value: float) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float32)
 
 
 def _dense(weight: LinearWeight) -> DenseWeight:

@@ -1,0 +1,56 @@
+# netgain: two commands. `make serve` runs the default model on http://127.0.0.1:8000,
+# `make test` runs the suite. Both set up .venv first and do nothing twice.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install pull serve test lint format clean
+
+help:
+	@echo "make serve    install, fetch the default model, serve on http://127.0.0.1:8000"
+	@echo "              (make serve ARGS='--port 9000' passes arguments on; see netgain serve --help)"
+	@echo "make test     install and run the tests"
+	@echo "make lint     ruff, mypy --strict, import-linter"
+	@echo "make format   let ruff format and fix what it can"
+	@echo "make pull     fetch and verify the default model"
+	@echo "make clean    remove .venv and caches"
+
+install: $(VENV)/.installed
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "netgain needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null \
+		|| { rm -rf $(VENV); $(PYTHON) -m pip install --user --quiet virtualenv && $(PYTHON) -m virtualenv --quiet $(VENV); } \
+		|| { echo "cannot make a virtual environment: install your system's python3-venv package"; exit 1; }
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing into $(VENV) (once; about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+pull: install
+	@$(BIN)/netgain pull
+
+serve: install
+	@$(BIN)/netgain serve $(ARGS)
+
+test: install
+	@$(BIN)/netgain pull
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: install
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: install
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

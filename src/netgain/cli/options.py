@@ -1,0 +1,44 @@
+"""Options that several commands share."""
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+Model: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A name from [b]netgain models[/b], a GGUF file, or a checkpoint folder.",
+    ),
+]
+MaxModelLen: TypeAlias = Annotated[
+    int | None,
+    typer.Option(help="Most tokens of prompt and answer together.", show_default="the model's"),
+]
+KVMemory: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Size of the KV pool, for example 512MiB or 2GiB.", show_default="from free memory"
+    ),
+]
+Threads: TypeAlias = Annotated[
+    int | None, typer.Option(help="CPU threads.", show_default="usable cores")
+]
+Temperature: TypeAlias = Annotated[
+    float, typer.Option("--temperature", "-t", help="0 always takes the most likely token.")
+]
+TopP: TypeAlias = Annotated[
+    float, typer.Option(help="Keep the smallest set of tokens with this probability.")
+]
+TopK: TypeAlias = Annotated[int, typer.Option(help="Keep the k likeliest tokens; 0: all.")]
+Seed: TypeAlias = Annotated[
+    int | None, typer.Option(help="Makes random choices repeatable.", show_default="drawn")
+]
+MaxTokens: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--max-tokens", "-n", help="Most tokens to generate.", show_default="no limit"),
+]
+Stop: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help="Stop before this text; may be given several times.")
+]

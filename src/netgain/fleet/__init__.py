@@ -1,0 +1,1 @@
+"""Replicas: starting, watching and stopping engines."""

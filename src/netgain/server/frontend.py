@@ -1,0 +1,198 @@
+"""The life of a request before and after the engine, without HTTP."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from netgain.engine.client import EngineClient, EngineState
+from netgain.engine.messages import EngineInfo, EngineRequest, FinishReason, RequestId
+from netgain.engine.sampling_params import SamplingParams
+from netgain.server.errors import (
+    ApiError,
+    bad_request,
+    deadline_exceeded,
+    internal,
+    overloaded,
+    unavailable,
+)
+from netgain.server.generation import Arrival, Generation
+from netgain.server.ledger_book import ClosedLedger, LedgerBook
+from netgain.server.metrics import ServerMetrics
+from netgain.server.model_text import ModelText, PromptLimits
+from netgain.server.protocol import PromptText
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A validated request: what to generate, for how long at most, who may share its prefixes.
+
+    `templated`: the prompts carry their own special tokens. `timeout_s` counts from arrival.
+    """
+
+    id: str
+    prompts: Sequence[PromptText]
+    sampling: SamplingParams
+    arrival: Arrival
+    templated: bool = False
+    timeout_s: float | None = None
+    salt: str = ""
+
+
+class Frontend:
+    """Admits, tokenises and submits requests, and closes their books."""
+
+    def __init__(
+        self,
+        client: EngineClient,
+        text: ModelText,
+        metrics: ServerMetrics,
+        book: LedgerBook,
+        *,
+        max_running: int,
+        max_queue: int,
+    ) -> None:
+        self._client = client
+        self._text = text
+        self._metrics = metrics
+        self._book = book
+        self._max_running = max_running
+        self._max_queue = max_queue
+        self._held = 0
+        self._open: dict[str, tuple[Generation, ...]] = {}
+        self._draining = False
+
+    @property
+    def text(self) -> ModelText:
+        """The model's text side."""
+        return self._text
+
+    @property
+    def book(self) -> LedgerBook:
+        """Ended requests' ledgers."""
+        return self._book
+
+    @property
+    def engine(self) -> EngineClient:
+        """The engine behind this frontend."""
+        return self._client
+
+    def limits(self) -> PromptLimits:
+        """What prompts the engine takes. Raises `ApiError` (503) while there is no engine."""
+        info = self._ready_info()
+        return PromptLimits(info.max_model_len - 1, info.vocab_size)
+
+    def admit(self, requests: int) -> None:
+        """Takes places for so many requests, until `release`.
+
+        Raises `ApiError`: 503 while no engine serves, 429 when the queue is full.
+        """
+        self._ready_info()
+        after = self._held + requests
+        # Whoever does not fit into the steps waits; the engine may also run fewer than it could.
+        waiting = max(after - self._max_running, 0)
+        if waiting > self._max_queue:
+            raise overloaded(max(self._held - self._max_running, 0), self._max_queue)
+        self._held = after
+
+    def release(self, requests: int) -> None:
+        """Gives places back."""
+        self._held -= requests
+
+    async def open(self, job: Job) -> tuple[Generation, ...]:
+        """Tokenises and submits. Raises `ApiError` (400, 503) or `InvalidRequestError`."""
+        limits = self.limits()
+        prompts = await self._text.tokenize(job.prompts, limits, templated=job.templated)
+        if job.sampling.max_tokens is not None:
+            _check_room(prompts, job.sampling.max_tokens, limits.max_prompt_tokens + 1)
+        tokenized_ns = time.monotonic_ns()
+        timeout_ns = None
+        if job.timeout_s is not None:
+            timeout_ns = int(job.timeout_s * 1e9) - (tokenized_ns - job.arrival.start_ns)
+            if timeout_ns <= 0:
+                raise deadline_exceeded()
+        generations: list[Generation] = []
+        try:
+            for at, ids in enumerate(prompts):
+                engine_id = RequestId(job.id if len(prompts) == 1 else f"{job.id}-{at}")
+                events = self._client.submit(
+                    EngineRequest(
+                        id=engine_id,
+                        prompt_ids=ids,
+                        sampling=job.sampling,
+                        salt=job.salt,
+                        timeout_ns=timeout_ns,
+                    )
+                )
+                text = self._text.stream(job.sampling.stop)
+                generations.append(
+                    Generation(
+                        engine_id,
+                        len(ids),
+                        events,
+                        text,
+                        job.arrival,
+                        tokenized_ns,
+                        self._client,
+                        self._metrics,
+                    )
+                )
+        except BaseException:
+            for generation in generations:
+                generation.abort()
+            raise
+        opened = tuple(generations)
+        self._open[job.id] = opened
+        return opened
+
+    def close(self, id_: str, end_ns: int) -> tuple[ClosedLedger, ...]:
+        """The exchange is over; what is left of it in the engine is ended."""
+        generations = self._open.pop(id_, ())
+        ledgers = tuple(generation.close(end_ns) for generation in generations)
+        self._book.end(id_, ledgers)
+        return ledgers
+
+    def failure(self, generation: Generation) -> ApiError | None:
+        """The error that an ended generation means for its client; None if it was answered."""
+        match generation.finish_reason:
+            case FinishReason.TIMEOUT:
+                return deadline_exceeded()
+            case FinishReason.ABORT if self._draining:
+                return unavailable("the server is shutting down", "shutting_down")
+            case FinishReason.ABORT:
+                return ApiError(499, "the client went away", code="client_disconnected")
+            case FinishReason.ERROR:
+                return internal(generation.error or "the engine could not go on with this request")
+            case _:
+                return None
+
+    def drain(self) -> None:
+        """From now on nothing new is taken."""
+        self._draining = True
+
+    def abort_all(self) -> None:
+        """Ends whatever still runs."""
+        for generations in list(self._open.values()):
+            for generation in generations:
+                generation.abort()
+
+    def _ready_info(self) -> EngineInfo:
+        if self._draining:
+            raise unavailable("the server is shutting down", "shutting_down")
+        info = self._client.info
+        if self._client.state is EngineState.READY and info is not None:
+            return info
+        if self._client.state is EngineState.STARTING and info is None:
+            raise unavailable("the model is still loading", "loading", retry_after_s=2)
+        raise unavailable("the engine ended and is being restarted", "engine_unavailable")
+
+
+def _check_room(prompts: Sequence[Sequence[int]], max_tokens: int, context: int) -> None:
+    longest = max(map(len, prompts))
+    if longest + max_tokens > context:
+        raise bad_request(
+            f"the prompt has {longest} tokens and max_tokens asks for {max_tokens} more; this "
+            f"model's context holds {context}: shorten the prompt, or ask for at most "
+            f"{context - longest} tokens",
+            "max_tokens",
+            "context_length_exceeded",
+        )

@@ -1,0 +1,115 @@
+"""Response bodies, as the official client reads them."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from netgain.ledger.record import LedgerJSON
+from netgain.server.generation import Generation
+from netgain.server.ledger_book import ClosedLedger
+
+
+class PromptDetails(msgspec.Struct, frozen=True):
+    """`cached_tokens`: prompt tokens served by the prefix cache."""
+
+    cached_tokens: int
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of an exchange, over all its choices."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+
+
+class LedgerPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """netgain's own part of a response: one ledger, or one a choice where there are several."""
+
+    ledger: LedgerJSON | None = None
+    ledgers: tuple[LedgerJSON, ...] = ()
+
+
+class CompletionChoice(msgspec.Struct, frozen=True):
+    """One prompt's answer."""
+
+    index: int
+    text: str
+    finish_reason: str | None
+    logprobs: None = None
+
+
+class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer of `/v1/completions`."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage
+    object: Literal["text_completion"]
+    netgain: LedgerPart | None = None
+
+
+class AssistantMessage(msgspec.Struct, frozen=True):
+    """What the model said."""
+
+    content: str
+    role: Literal["assistant"] = "assistant"
+    refusal: None = None
+
+
+class ChatChoice(msgspec.Struct, frozen=True):
+    """The one answer."""
+
+    index: int
+    message: AssistantMessage
+    finish_reason: str | None
+    logprobs: None = None
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer of `/v1/chat/completions`."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+    object: Literal["chat.completion"]
+    netgain: LedgerPart | None = None
+
+
+class ModelCard(msgspec.Struct, frozen=True):
+    """One served model."""
+
+    id: str
+    created: int
+    max_model_len: int | None
+    object: Literal["model"] = "model"
+    owned_by: str = "netgain"
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    """The answer of `/v1/models`."""
+
+    data: list[ModelCard]
+    object: Literal["list"] = "list"
+
+
+def usage_of(generations: Iterable[Generation]) -> Usage:
+    """The sum over the choices."""
+    parts = list(generations)
+    prompt = sum(part.prompt_tokens for part in parts)
+    completion = sum(part.completion_tokens for part in parts)
+    cached = sum(part.cached_tokens for part in parts)
+    return Usage(prompt, completion, prompt + completion, PromptDetails(cached))
+
+
+def ledger_part(ledgers: tuple[ClosedLedger, ...]) -> LedgerPart:
+    """The ledgers as clients see them."""
+    if len(ledgers) == 1:
+        return LedgerPart(ledgers[0].json())
+    return LedgerPart(ledgers=tuple(ledger.json() for ledger in ledgers))

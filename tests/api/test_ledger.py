@@ -1,0 +1,148 @@
+"""The ledger of every request closes, and agrees with the client's own watch."""
+
+import json
+import random
+import statistics
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import pytest
+from tests.api.raw_http import RawAnswer, RawRequest
+from tests.api.serving import ServerUnderTest, within
+
+pytestmark = pytest.mark.model
+
+REQUESTS = 200
+WORDS = ("river", "stone", "seven", "under", "light", "north", "green", "paper", "salt", "wind")
+Ledger = Mapping[str, object]
+
+
+def random_request(draw: random.Random) -> dict[str, object]:
+    words = draw.choices(WORDS, k=draw.choice((1, 3, 10, 40)))
+    return {
+        "prompt": " ".join(words),
+        "max_tokens": draw.choice((1, 2, 4)),
+        "temperature": draw.choice((0, 1)),
+        "stream": draw.random() < 0.5,
+        "netgain": {"ledger": True},
+    }
+
+
+def ask(server: ServerUnderTest, fields: dict[str, object]) -> RawAnswer:
+    with RawRequest(server.port, "/v1/completions", fields) as request:
+        return request.answer()
+
+
+def ledger_in(answer: RawAnswer) -> Ledger:
+    """From the body, or from a stream's last data event."""
+    text = answer.body.decode()
+    if "chunked" in answer.headers.get("transfer-encoding", ""):
+        events = [line for line in text.splitlines() if line.startswith("data: ")]
+        assert events[-1] == "data: [DONE]"
+        text = events[-2].removeprefix("data: ")
+    found: Ledger = json.loads(text)["netgain"]["ledger"]
+    return found
+
+
+def stored_ledger(server: ServerUnderTest, answer: RawAnswer) -> Ledger:
+    stored = server.get(f"/v1/requests/{answer.headers['x-request-id']}/ledger")
+    found: Ledger = stored.raise_for_status().json()
+    return found
+
+
+def assert_closes(ledger: Ledger) -> None:
+    """Contiguous named stages from the first byte to the end."""
+    stages = ledger["stages"]
+    assert isinstance(stages, list)
+    assert stages[0]["stage"] == "receive"
+    assert stages[0]["start_s"] == 0
+    for before, after in pairwise(stages):
+        assert before["end_s"] == after["start_s"], (before, after)
+        assert before["end_s"] > before["start_s"]
+    names = [stage["stage"] for stage in stages]
+    assert "prefill" in names
+    assert names[-1] == "deliver"
+
+
+@pytest.fixture(scope="module")
+def answers(server: ServerUnderTest) -> list[RawAnswer]:
+    """Two hundred random requests, eight at a time."""
+    draw = random.Random(20)
+    requests = [random_request(draw) for _ in range(REQUESTS)]
+    with ThreadPoolExecutor(8) as clients:
+        found = list(clients.map(lambda fields: ask(server, fields), requests))
+    assert all(answer.status == 200 for answer in found)
+    return found
+
+
+def other_over_allowance(ledger: Ledger) -> float:
+    other, e2e = ledger["other_s"], ledger["e2e_s"]
+    assert isinstance(other, float)
+    assert isinstance(e2e, float)
+    assert other >= 0
+    return other / max(0.001, 0.01 * e2e)
+
+
+def test_ledgers_in_the_responses_close(answers: list[RawAnswer]) -> None:
+    ledgers = [ledger_in(answer) for answer in answers]
+    for ledger in ledgers:
+        assert_closes(ledger)
+    assert statistics.quantiles(map(other_over_allowance, ledgers), n=100)[98] <= 1
+
+
+def test_stored_ledgers_close_and_agree_with_the_client(
+    server: ServerUnderTest, answers: list[RawAnswer]
+) -> None:
+    ledgers = [stored_ledger(server, answer) for answer in answers]
+    for ledger in ledgers:
+        assert_closes(ledger)
+    assert statistics.quantiles(map(other_over_allowance, ledgers), n=100)[98] <= 1
+    lags: list[float] = []
+    for answer, ledger in zip(answers, ledgers, strict=True):
+        e2e = ledger["e2e_s"]
+        assert isinstance(e2e, float)
+        lags.append(answer.e2e_s - e2e)
+    # The client's watch starts before the first byte arrives and stops after the last one left.
+    assert min(lags) >= 0
+    assert statistics.median(lags) < 0.02
+
+
+def test_stages_and_handoffs_say_what_they_should(answers: list[RawAnswer]) -> None:
+    for answer in answers:
+        ledger = ledger_in(answer)
+        handoffs = ledger["handoffs"]
+        assert isinstance(handoffs, list)
+        kinds = {handoff["kind"]: handoff for handoff in handoffs}
+        assert {"ipc_submit", "ipc_output"} <= set(kinds)
+        for handoff in kinds.values():
+            assert handoff["end_s"] >= handoff["start_s"] >= 0
+            assert handoff["end_s"] - handoff["start_s"] >= handoff["overlapped_s"] >= 0
+        assert kinds["ipc_submit"]["bytes"] > 0
+        assert ledger["cost_s"] >= 0  # type: ignore[operator]
+        assert ledger["ttft_s"] <= ledger["e2e_s"]  # type: ignore[operator]
+
+
+def test_a_request_that_runs_has_no_ledger_yet(server: ServerUnderTest) -> None:
+    fields: dict[str, object] = {
+        "prompt": "Once upon a time",
+        "max_tokens": 400,
+        "stream": True,
+        "ignore_eos": True,
+    }
+    with RawRequest(server.port, "/v1/completions", fields) as request:
+        head = request.read_until(b"data: ").decode()
+        id_ = head.split("x-request-id: ")[1].split("\r\n")[0]
+        answer = server.get(f"/v1/requests/{id_}/ledger")
+        assert answer.status_code == 409
+        assert answer.json()["error"]["code"] == "request_running"
+    assert within(1, lambda: server.get(f"/v1/requests/cmpl-{id_}/ledger").status_code == 200)
+
+
+def test_stage_seconds_are_in_the_metrics(
+    server: ServerUnderTest, answers: list[RawAnswer]
+) -> None:
+    for stage in ("receive", "tokenize", "ipc", "prefill", "decode", "detokenize", "deliver"):
+        assert server.metric("netgain_stage_seconds_total", stage=stage) > 0
+    assert server.metric("netgain_ttft_seconds_count") >= len(answers)
+    assert server.metric("netgain_load_seconds", part="import") > 0

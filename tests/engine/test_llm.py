@@ -1,0 +1,260 @@
+"""The whole engine in one process, with the default model's real weights."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netgain import LLM, SamplingParams
+from netgain.engine.messages import FinishReason
+from netgain.engine.runner import Journal
+from netgain.errors import CapacityError, ConfigurationError, InvalidRequestError
+from netgain.ledger.stages import LedgerStage
+from netgain.models.causal_lm import CausalLM
+from netgain.models.checkpoint import open_checkpoint
+from netgain.models.loading import load_model
+from netgain.ops.torch_ops import TorchOps
+from tests.greedy import assert_same_but_for_ties
+
+pytestmark = pytest.mark.model
+
+GREEDY = SamplingParams(temperature=0.0, max_tokens=24)
+PROMPTS = [
+    "The capital of France is",
+    "def fibonacci(n):\n",
+    "Once upon a time, in a land far away,",
+    "1, 2, 3, 4,",
+    "The three primary colours are",
+    "In the beginning",
+    "Dear Sir or Madam,",
+    "The quick brown fox",
+    "Water boils at",
+    "import numpy as np\n",
+    "Q: What is the largest planet?\nA:",
+    "La vie est",
+    "SELECT name FROM users WHERE",
+    "Roses are red,",
+    "The mitochondria is",
+    "It was the best of times, " * 12,
+]
+
+
+@pytest.fixture(scope="module")
+def llm(default_gguf: Path) -> Iterator[LLM]:
+    with LLM(str(default_gguf), max_model_len=512, kv_memory="256MiB") as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def model(default_gguf: Path) -> CausalLM:
+    return load_model(open_checkpoint(default_gguf), TorchOps())[0]
+
+
+@pytest.fixture(scope="module")
+def solo(llm: LLM) -> list[tuple[int, ...]]:
+    """Each prompt's greedy tokens, generated alone and without the prefix cache's help."""
+    answers = []
+    for prompt in PROMPTS:
+        llm.reset_prefix_cache()
+        answers.append(llm.generate(prompt, GREEDY)[0].token_ids)
+    return answers
+
+
+def test_sixteen_concurrent_greedy_requests_each_equal_their_solo_run(
+    llm: LLM, model: CausalLM, solo: list[tuple[int, ...]], ties: list[str]
+) -> None:
+    llm.reset_prefix_cache()
+    together = llm.generate(PROMPTS, GREEDY)
+    for index, (answer, alone) in enumerate(zip(together, solo, strict=True)):
+        assert_same_but_for_ties(
+            model,
+            answer.prompt_token_ids,
+            alone,
+            answer.token_ids,
+            ties,
+            f"16 together, prompt {index}",
+        )
+
+
+def test_sixteen_requests_in_a_pool_for_two_equal_their_solo_runs_despite_preemption(
+    default_gguf: Path, model: CausalLM, solo: list[tuple[int, ...]], ties: list[str]
+) -> None:
+    blocks_for_two = 2 * (128 // 4)
+    (group,) = model.config.kv_groups(4)
+    with LLM(
+        str(default_gguf),
+        max_model_len=128,
+        block_tokens=4,
+        kv_memory=(blocks_for_two + 1) * group.record_bytes,
+        max_num_seqs=16,
+    ) as tight:
+        answers = tight.generate(PROMPTS, GREEDY)
+        counters = tight.counters()
+    assert counters.preemptions > 0
+    assert counters.kv_blocks_total == blocks_for_two
+    assert counters.kv_blocks_used == 0
+    for index, (answer, alone) in enumerate(zip(answers, solo, strict=True)):
+        assert_same_but_for_ties(
+            model,
+            answer.prompt_token_ids,
+            alone,
+            answer.token_ids,
+            ties,
+            f"pool for two, prompt {index}",
+        )
+    stages = {stage.stage for answer in answers for stage in answer.ledger.stages}
+    assert LedgerStage.PREEMPTED in stages
+
+
+@pytest.mark.parametrize("outstanding", [1, 3])
+def test_the_number_of_outstanding_steps_changes_no_answer(
+    default_gguf: Path,
+    model: CausalLM,
+    solo: list[tuple[int, ...]],
+    ties: list[str],
+    outstanding: int,
+) -> None:
+    with LLM(
+        str(default_gguf),
+        max_model_len=256,
+        kv_memory="64MiB",
+        max_outstanding_steps=outstanding,
+    ) as other:
+        answers = other.generate(PROMPTS[:4], GREEDY)
+    for index, (answer, alone) in enumerate(zip(answers, solo, strict=False)):
+        assert_same_but_for_ties(
+            model,
+            answer.prompt_token_ids,
+            alone,
+            answer.token_ids,
+            ties,
+            f"{outstanding} outstanding, prompt {index}",
+        )
+
+
+def test_a_seed_gives_the_same_text_alone_and_beside_unseeded_neighbours(llm: LLM) -> None:
+    seeded = SamplingParams(temperature=0.9, top_p=0.95, top_k=50, seed=17, max_tokens=16)
+    unseeded = SamplingParams(temperature=1.0, max_tokens=16)
+    alone = llm.generate(PROMPTS[2], seeded)[0]
+    beside = llm.generate([PROMPTS[0], PROMPTS[2], PROMPTS[1]], [unseeded, seeded, unseeded])[1]
+    assert beside.token_ids == alone.token_ids
+    other = SamplingParams(temperature=0.9, top_p=0.95, top_k=50, seed=18, max_tokens=16)
+    assert llm.generate(PROMPTS[2], other)[0].token_ids != alone.token_ids
+
+
+def test_a_repeated_prompt_is_served_from_the_prefix_cache_with_the_same_answer(
+    llm: LLM, model: CausalLM, ties: list[str]
+) -> None:
+    llm.reset_prefix_cache()
+    prompt = llm.tokenizer.encode(PROMPTS[15])[:65]
+    cold = llm.generate(prompt, GREEDY)[0]
+    warm = llm.generate(prompt, GREEDY)[0]
+    assert (cold.cached_tokens, warm.cached_tokens) == (0, 64)
+    assert_same_but_for_ties(model, prompt, cold.token_ids, warm.token_ids, ties, "warm prefix")
+    gain = warm.ledger.net_gain["prefix_cache"]  # type: ignore[index]
+    assert gain.saved_s > gain.cost_s > 0
+
+
+def test_a_stop_string_ends_the_text_before_it(llm: LLM) -> None:
+    plain = llm.generate("1, 2, 3, 4,", GREEDY)[0]
+    assert " 8" in plain.text
+    params = SamplingParams(temperature=0.0, max_tokens=24, stop=(" 8",))
+    stopped = llm.generate("1, 2, 3, 4,", params)[0]
+    assert stopped.text == plain.text[: plain.text.index(" 8")]
+    assert stopped.finish_reason is FinishReason.STOP
+    assert len(stopped.token_ids) < len(plain.token_ids)
+
+
+def test_a_stop_token_ends_the_answer_and_stays_out_of_the_text(llm: LLM) -> None:
+    plain = llm.generate("1, 2, 3, 4,", GREEDY)[0]
+    token = plain.token_ids[3]
+    first = plain.token_ids.index(token)
+    params = SamplingParams(temperature=0.0, max_tokens=24, stop_token_ids=(token,))
+    stopped = llm.generate("1, 2, 3, 4,", params)[0]
+    assert stopped.token_ids == plain.token_ids[: first + 1]
+    assert stopped.text == llm.tokenizer.decode(plain.token_ids[:first])
+    assert stopped.finish_reason is FinishReason.STOP
+
+
+def test_an_answer_ends_at_the_end_of_sequence_token(llm: LLM) -> None:
+    messages = [{"role": "user", "content": "What is the capital of France?"}]
+    answer = llm.chat(messages, SamplingParams(temperature=0.0, max_tokens=64))
+    assert answer.finish_reason is FinishReason.STOP
+    assert answer.text == "The capital of France is Paris."
+    more = llm.chat(messages, SamplingParams(temperature=0.0, max_tokens=16, ignore_eos=True))
+    assert len(more.token_ids) == 16
+    assert more.finish_reason is FinishReason.LENGTH
+
+
+def test_streamed_deltas_join_to_the_text(llm: LLM) -> None:
+    deltas = list(llm.stream(PROMPTS[1], GREEDY))
+    last = deltas[-1].completion
+    assert last is not None
+    assert "".join(delta.text for delta in deltas) == last.text
+    assert len(deltas) > 4
+
+
+def test_closing_a_stream_cancels_the_request_and_frees_its_blocks(llm: LLM) -> None:
+    before = llm.counters().kv_blocks_used
+    stream = llm.stream(PROMPTS[2], SamplingParams(temperature=0.0, max_tokens=400))
+    next(stream)
+    assert llm.counters().running == 1
+    stream.close()
+    counters = llm.counters()
+    assert (counters.running, counters.waiting) == (0, 0)
+    assert counters.kv_blocks_used == before
+
+
+def test_a_ledger_closes_and_costs_add_up_to_engine_time(llm: LLM) -> None:
+    before = llm.counters().busy_s, llm.counters().unbilled_s
+    answers = llm.generate(PROMPTS[:6], GREEDY)
+    counters = llm.counters()
+    for answer in answers:
+        ledger = answer.ledger
+        assert abs(ledger.other_s) < 1e-6
+        for left, right in zip(ledger.stages, ledger.stages[1:], strict=False):
+            assert left.end_s == right.start_s
+        assert ledger.ttft_s is not None
+        assert 0 < ledger.ttft_s < ledger.e2e_s
+    billed = sum(answer.ledger.cost_s for answer in answers)
+    busy = counters.busy_s - before[0] - (counters.unbilled_s - before[1])
+    assert billed == pytest.approx(busy, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "complaint"),
+    [("", "empty"), ([], "empty"), ([1] * 512, "at most 511"), ([49152], "not in the vocabulary")],
+)
+def test_a_prompt_that_cannot_be_served_is_refused_before_anything_runs(
+    llm: LLM, prompt: str | list[int], complaint: str
+) -> None:
+    steps = llm.counters().steps
+    with pytest.raises(InvalidRequestError, match=complaint):
+        llm.generate([PROMPTS[0], prompt], GREEDY)
+    assert llm.counters().steps == steps
+
+
+def test_a_pool_too_small_is_refused_with_the_shortfall_and_advice_that_works(
+    default_gguf: Path,
+) -> None:
+    with pytest.raises(CapacityError) as refused:
+        LLM(str(default_gguf), max_model_len=4096, kv_memory="16MiB")
+    needed = (4096 // 16 + 1) * 16 * 46_080
+    assert refused.value.shortfall_bytes == needed - (16 << 20)
+    assert str(needed) in str(refused.value)
+    longest = ((16 << 20) // (16 * 46_080) - 1) * 16
+    assert f"--max-model-len {longest}" in str(refused.value)
+    with LLM(str(default_gguf), max_model_len=longest, kv_memory="16MiB") as llm:
+        assert llm.info.max_model_len == longest
+
+
+def test_a_context_beyond_the_models_is_refused(default_gguf: Path) -> None:
+    with pytest.raises(ConfigurationError, match="8192"):
+        LLM(str(default_gguf), max_model_len=8193)
+
+
+def test_the_journal_holds_everything_that_happened(default_gguf: Path) -> None:
+    journal = Journal()
+    with LLM(str(default_gguf), max_model_len=128, kv_memory="32MiB", journal=journal) as recorded:
+        recorded.generate(PROMPTS[:2], SamplingParams(temperature=0.0, max_tokens=3))
+    assert len(journal.events) == len(journal.actions) >= 4
