@@ -90,6 +90,10 @@ def test_grown_tables_are_used_from_the_step_that_grew_them() -> None:
     first, second = state.inputs([Slice(A, 8, 1, sample=True)]).groups
     assert first.block_tables_RM.tolist() == [[5, 6, 11]]
     assert second.slot_blocks_T.tolist() == [12]
+    state.apply(Step(StepId(3), (), grown=(TableGrowth(A, tables([13], [14])),)))
+    first, second = state.inputs([Slice(A, 8, 5, sample=True)]).groups
+    assert first.block_tables_RM.tolist() == [[5, 6, 11, 13]]
+    assert second.block_tables_RM.tolist() == [[1, 2, 12, 14]]
 
 
 def test_a_released_request_is_forgotten_and_its_name_can_be_used_anew() -> None:

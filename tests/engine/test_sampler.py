@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
+from netgain.engine import sampler
 from netgain.engine.sampler import SamplingRow, sample, uniform
 from netgain.engine.sampling_params import SamplingParams
 
@@ -126,6 +127,17 @@ def test_tokens_of_probability_zero_are_never_drawn(params: SamplingParams) -> N
     logits_V[[17, 54]] = torch.tensor([1.0, 0.5])
     drawn = draw(logits_V, params, 2000, 9)
     assert set(drawn) == {17, 54}
+
+
+@pytest.mark.parametrize(("number", "token"), [(0.0, 17), (math.nextafter(1.0, 0.0), 54)])
+@pytest.mark.parametrize("top_p", [1.0, 0.999])
+def test_the_ends_of_the_unit_interval_draw_possible_tokens(
+    monkeypatch: pytest.MonkeyPatch, number: float, token: int, top_p: float
+) -> None:
+    monkeypatch.setattr(sampler, "uniform", lambda seed, position: number)
+    logits_V = torch.full((100,), -math.inf)
+    logits_V[[17, 54]] = torch.tensor([1.0, 0.5])
+    assert set(draw(logits_V, SamplingParams(top_p=top_p), 1, 9)) == {token}
 
 
 def test_top_k_beyond_the_possible_tokens_draws_only_possible_ones() -> None:

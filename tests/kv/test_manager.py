@@ -240,6 +240,23 @@ def test_pinned_blocks_are_not_reused_until_unpinned() -> None:
     kv.check()
 
 
+def test_an_entry_that_makes_room_for_its_equal_is_announced_as_removed_first() -> None:
+    kv = manager(groups=1)
+    serve(kv, "a", TOKENS)
+    keys = chain_of(TOKENS).keys
+    kv._forget(0, kv.tables("a")[0][0])
+    kv.take_events()
+    # The two entries below hang on one that is gone; the same content is stored anew.
+    serve(kv, "b", TOKENS)
+    assert kv.take_events() == [
+        BlockStored(0, keys[0].hash, None),
+        BlockRemoved(0, keys[1].hash),
+        BlockStored(0, keys[1].hash, keys[0].hash),
+        BlockRemoved(0, keys[2].hash),
+        BlockStored(0, keys[2].hash, keys[1].hash),
+    ]
+
+
 def test_check_notices_a_block_that_nobody_accounts_for() -> None:
     kv = manager()
     kv._pools[0].take()

@@ -105,6 +105,22 @@ def test_the_root_digest_is_unambiguous_in_its_fields(left: PrefixRoot, right: P
     assert (left.digest(blake2b) == right.digest(blake2b)) == fields_equal
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        PrefixRoot("a", "bc", ("d",)),
+        PrefixRoot("abc", "", ("d",)),
+        PrefixRoot("ab", "c", ("", "d")),
+        PrefixRoot("ab", "cd"),
+        PrefixRoot("ab", "c", ("d", "")),
+    ],
+)
+def test_characters_moved_from_one_field_to_the_next_change_the_root_digest(
+    other: PrefixRoot,
+) -> None:
+    assert other.digest(blake2b) != PrefixRoot("ab", "c", ("d",)).digest(blake2b)
+
+
 def test_a_lone_surrogate_in_a_salt_has_a_digest() -> None:
     assert PrefixRoot("model", "\ud800").digest(blake2b) != PrefixRoot("model").digest(blake2b)
 
@@ -152,6 +168,17 @@ def test_a_child_of_a_forgotten_parent_is_not_indexed() -> None:
     index.forget(BlockId(10))
     assert index.store(link, chain.keys, 1, BlockId(11)).link is None
     assert len(index) == 0
+
+
+def test_a_child_is_not_indexed_under_a_parent_that_took_the_place_of_its_own() -> None:
+    index = PrefixIndex()
+    chain = chain_of(ROOT, [1, 2, 3, 4])
+    link = index.store(ROOT, chain.keys, 0, BlockId(10)).link
+    assert link is not None
+    index.forget(BlockId(10))
+    index.store(ROOT, chain.keys, 0, BlockId(20))
+    assert index.store(link, chain.keys, 1, BlockId(11)).link is None
+    assert index.blocks() == [BlockId(20)]
 
 
 @dataclass(frozen=True)
