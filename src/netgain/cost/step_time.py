@@ -142,9 +142,8 @@ class StepTimeEstimator:
         """Takes one measured step in; the model follows every few steps."""
         if seconds <= 0 or not load.slices:
             return
-        if self.model.base_s > 0:
-            # A step that a descheduled thread stretched tenfold says nothing about the model.
-            seconds = min(seconds, 4 * self.model.step_s(load))
+        # A step that a descheduled thread stretched says little about the model, and weighs little:
+        # errors count relative to its own length. Cutting it short would give it weight.
         self._add(load, seconds)
         self._since_fit += 1
         if self._since_fit >= self._fit_after:
