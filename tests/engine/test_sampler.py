@@ -134,7 +134,7 @@ def test_tokens_of_probability_zero_are_never_drawn(params: SamplingParams) -> N
 def test_the_ends_of_the_unit_interval_draw_possible_tokens(
     monkeypatch: pytest.MonkeyPatch, number: float, token: int, top_p: float
 ) -> None:
-    monkeypatch.setattr(sampler, "uniform", lambda seed, position: number)
+    monkeypatch.setattr(sampler, "uniform", lambda *_: number)
     logits_V = torch.full((100,), -math.inf)
     logits_V[[17, 54]] = torch.tensor([1.0, 0.5])
     assert set(draw(logits_V, SamplingParams(top_p=top_p), 1, 9)) == {token}
