@@ -43,7 +43,9 @@ Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
+    )
 
 
 class ModelSettings(_Section):

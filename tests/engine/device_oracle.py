@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from netgain.config import SchedulerSettings
-from netgain.cost.step_time import StepTimeEstimator
+from netgain.cost.step_time import StepLoad, StepTimeEstimator, StepTimeModel
 from netgain.engine.core import EngineCore
 from netgain.engine.events import (
     Action,
@@ -32,7 +32,7 @@ from netgain.engine.events import (
     SubmitStep,
     TimerFired,
 )
-from netgain.engine.messages import EngineRequest, RequestId, RequestOutput
+from netgain.engine.messages import EngineRequest, FinishReason, RequestId, RequestOutput
 from netgain.engine.sampling_params import SamplingParams
 from netgain.engine.step import NewRequest, Slice, Step, StepResult, Tables
 from netgain.kv.manager import KVManager
@@ -58,6 +58,9 @@ def expected_answer(request: EngineRequest, max_model_len: int) -> list[int]:
     """What a request must generate, alone on an endless machine."""
     tokens = list(request.prompt_ids)
     limit = max_model_len
+    stops = set(request.sampling.stop_token_ids)
+    if not request.sampling.ignore_eos:
+        stops.add(EOS)
     if request.sampling.max_tokens is not None:
         limit = min(limit, len(tokens) + request.sampling.max_tokens)
     answer: list[int] = []
@@ -65,7 +68,7 @@ def expected_answer(request: EngineRequest, max_model_len: int) -> list[int]:
         token = next_token(tokens)
         tokens.append(token)
         answer.append(token)
-        if token == EOS and not request.sampling.ignore_eos:
+        if token in stops:
             break
     return answer
 
@@ -93,7 +96,11 @@ class _Known:
 
 
 class Rig:
-    """A core, the oracle device under it, and everything still to be answered."""
+    """A core, the oracle device under it, and everything still to be answered.
+
+    With `step_time`, steps take what it says and the core's estimator is fitted to it; otherwise
+    they take a millisecond a token and the estimator starts knowing nothing.
+    """
 
     def __init__(
         self,
@@ -105,16 +112,18 @@ class Rig:
         groups: int = 1,
         prefix_cache: bool = True,
         tier: OracleTier | None = None,
-        estimator: StepTimeEstimator | None = None,
+        step_time: StepTimeModel | None = None,
+        clock: VirtualClock | None = None,
     ) -> None:
-        self.clock = VirtualClock()
+        self.clock = clock or VirtualClock()
+        self.step_time = step_time
         self.settings = settings
         self.tier = tier
         self.kv = KVManager(groups, blocks, block_tokens, prefix_cache, record_events=True)
         self.core = EngineCore(
             settings,
             self.kv,
-            estimator or StepTimeEstimator(),
+            StepTimeEstimator() if step_time is None else fitted(step_time),
             self.clock,
             fingerprint="oracle",
             max_model_len=max_model_len,
@@ -133,6 +142,8 @@ class Rig:
         self.indexed: set[tuple[int, bytes]] = set()
         self.timers: list[int] = []
         self._known: dict[RequestId, _Known] = {}
+        self._planned: dict[RequestId, list[list[int]]] = {}
+        self._writes: dict[int, set[tuple[int, int]]] = {}
         self._slots: list[dict[tuple[int, int], bytes]] = [{} for _ in range(groups)]
         self._block_tokens = block_tokens
 
@@ -147,30 +158,70 @@ class Rig:
         remote: int = 0,
         timeout_ns: int | None = None,
         ignore_eos: bool = False,
+        stop_token_ids: Sequence[int] = (),
     ) -> RequestId:
+        sampling = SamplingParams(
+            temperature=0.0,
+            max_tokens=max_tokens,
+            ignore_eos=ignore_eos,
+            stop_token_ids=tuple(stop_token_ids),
+        )
+        request = self._request(prompt, sampling, salt, timeout_ns)
+        self.send(RequestArrived(request, remote))
+        return request.id
+
+    def arrive_together(
+        self, prompts: Sequence[Sequence[int]], *, max_tokens: int | None = 8
+    ) -> list[RequestId]:
+        """Requests that arrive in one turn of the loop."""
+        sampling = SamplingParams(temperature=0.0, max_tokens=max_tokens)
+        requests = [self._request(prompt, sampling, "", None) for prompt in prompts]
+        self.send(*(RequestArrived(request) for request in requests))
+        return [request.id for request in requests]
+
+    def _request(
+        self,
+        prompt: Sequence[int],
+        sampling: SamplingParams,
+        salt: str,
+        timeout_ns: int | None,
+    ) -> EngineRequest:
         request = EngineRequest(
             id=RequestId(f"r{len(self.requests)}"),
             prompt_ids=tuple(prompt),
-            sampling=SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=ignore_eos),
+            sampling=sampling,
             salt=salt,
             timeout_ns=timeout_ns,
         )
         self.requests[request.id] = request
         self.outputs[request.id] = []
-        self.send(RequestArrived(request, remote))
-        return request.id
+        return request
 
-    def abort(self, request_id: RequestId) -> None:
-        self.send(RequestAborted(request_id))
+    def abort(self, request_id: RequestId, reason: FinishReason = FinishReason.ABORT) -> None:
+        self.send(RequestAborted(request_id, reason))
 
     def finish_step(self, error: str | None = None) -> None:
         """The oldest outstanding step runs and ends."""
         step = self.outstanding.popleft()
         tokens = self._run(step)
         start_ns = self.clock.now_ns()
-        self.clock.advance_to(start_ns + 1_000_000 * max(1, step.tokens))
+        self._writes.pop(step.id)
+        if self.step_time is None:
+            duration_ns = 1_000_000 * max(1, step.tokens)
+        else:
+            duration_ns = round(self.step_time.step_s(load_of(step)) * 1e9)
+        self.clock.advance_to(start_ns + duration_ns)
         result = StepResult(step.id, tuple(tokens), start_ns, self.clock.now_ns(), error)
         self.send(StepDone(result))
+
+    def fail_step_at_once(self, error: str) -> None:
+        """The oldest outstanding step fails before it does any work, as for want of memory."""
+        step = self.outstanding.popleft()
+        self._writes.pop(step.id)
+        self._apply(step)
+        start_ns = self.clock.now_ns()
+        self.clock.advance_to(start_ns + 1_000)
+        self.send(StepDone(StepResult(step.id, (), start_ns, start_ns + 1_000, error)))
 
     def finish_load(self, index: int, *, ok: bool) -> None:
         load = self.loads.pop(index)
@@ -229,8 +280,8 @@ class Rig:
 
     # What the core wants
 
-    def send(self, event: Event) -> None:
-        for action in self.core.on_events([event], self.clock.now_ns()):
+    def send(self, *events: Event) -> None:
+        for action in self.core.on_events(events, self.clock.now_ns()):
             self._carry_out(action)
         self._check_sharing()
         if not self.stores:
@@ -244,6 +295,7 @@ class Rig:
                 assert len({piece.request_id for piece in step.slices}) == len(step.slices)
                 self.steps.append(step)
                 self.outstanding.append(step)
+                self._writes[step.id] = self._plan(step)
             case EmitOutputs(outputs):
                 for output in outputs:
                     assert output.id not in self.ended
@@ -251,8 +303,10 @@ class Rig:
                     if output.finish_reason is not None:
                         self.ended[output.id] = output
             case StartKVLoad():
+                self._check_fence(action.blocks)
                 self.loads.append(action)
             case StartKVTransfer():
+                self._check_fence(action.blocks)
                 self.transfers.append(action)
             case StartKVStore():
                 self.stores.append(action)
@@ -267,9 +321,36 @@ class Rig:
                     else:
                         self.indexed.remove(key)
 
+    def _plan(self, step: Step) -> set[tuple[int, int]]:
+        """The (group, block)s that a step will write to."""
+        for released in step.released:
+            del self._planned[released]
+        for new in step.new:
+            self._planned[new.request_id] = [list(table) for table in new.tables]
+        for growth in step.grown:
+            tables = self._planned[growth.request_id]
+            for table, blocks in zip(tables, growth.blocks, strict=True):
+                table.extend(blocks)
+        size = self._block_tokens
+        return {
+            (group, table[position // size])
+            for piece in step.slices
+            for group, table in enumerate(self._planned[piece.request_id])
+            for position in range(piece.start, piece.start + piece.count)
+        }
+
+    def _check_fence(self, blocks: Tables) -> None:
+        filled = {(group, block) for group, table in enumerate(blocks) for block in table}
+        for step in self.outstanding:
+            assert not filled & self._writes[step.id], "a step may still write to these blocks"
+
     # The device
 
     def _run(self, step: Step) -> list[int]:
+        self._apply(step)
+        return [token for piece in step.slices if (token := self._run_slice(piece)) is not None]
+
+    def _apply(self, step: Step) -> None:
         for released in step.released:
             del self._known[released]
         for new in step.new:
@@ -279,7 +360,6 @@ class Rig:
                 self._known[growth.request_id].tables, growth.blocks, strict=True
             ):
                 table.extend(blocks)
-        return [token for piece in step.slices if (token := self._run_slice(piece)) is not None]
 
     def _learn(self, new: NewRequest) -> None:
         assert new.request_id not in self._known
@@ -326,6 +406,13 @@ class Rig:
         assert all(len(salts) == 1 for salts in holders.values()), "a block crosses salts"
 
 
-def blocks_of(tables: Tables) -> list[int]:
-    """All block ids of all groups."""
-    return [block for table in tables for block in table]
+def load_of(step: Step) -> StepLoad:
+    """What a step asks of the device."""
+    return StepLoad.of((piece.start, piece.count) for piece in step.slices)
+
+
+def fitted(model: StepTimeModel) -> StepTimeEstimator:
+    """An estimator that has seen enough exact steps of `model` to know it."""
+    shapes = [(n, start, count) for n in (1, 4) for start in (0, 30, 400) for count in (1, 16, 90)]
+    loads = [StepLoad.of([(start, count)] * n) for n, start, count in shapes]
+    return StepTimeEstimator((load, model.step_s(load)) for load in loads)

@@ -109,10 +109,11 @@ class StepTimeModel:
         room = target_s - fixed
         if room <= 0:
             return 0
-        if quadratic <= 0:
-            return int(min(room / linear, 1 << 30)) if linear > 0 else 1 << 30
-        root = (math.sqrt(linear * linear + 4 * quadratic * room) - linear) / (2 * quadratic)
-        return int(min(root, 1 << 30))
+        # The root's other form, -c / (b + sqrt(...)): the usual one cancels when a is tiny.
+        slope = (linear + math.sqrt(linear * linear + 4 * quadratic * room)) / 2
+        if room >= slope * (1 << 30):
+            return 1 << 30
+        return int(room / slope)
 
 
 class StepTimeEstimator:
@@ -141,9 +142,8 @@ class StepTimeEstimator:
         """Takes one measured step in; the model follows every few steps."""
         if seconds <= 0 or not load.slices:
             return
-        if self.model.base_s > 0:
-            # A step that a descheduled thread stretched tenfold says nothing about the model.
-            seconds = min(seconds, 4 * self.model.step_s(load))
+        # A step that a descheduled thread stretched says little about the model, and weighs little:
+        # errors count relative to its own length. Cutting it short would give it weight.
         self._add(load, seconds)
         self._since_fit += 1
         if self._since_fit >= self._fit_after:

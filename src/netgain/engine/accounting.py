@@ -39,9 +39,18 @@ class StepAccountant:
         return self.estimator.model
 
     def step_ended(
-        self, slices: Sequence[ScheduledSlice], load: StepLoad, started_ns: int, ended_ns: int
+        self,
+        slices: Sequence[ScheduledSlice],
+        load: StepLoad,
+        started_ns: int,
+        ended_ns: int,
+        *,
+        failed: bool = False,
     ) -> None:
-        """Takes one step into ledgers, counters and the step-time model."""
+        """Takes one step into ledgers, counters and the step-time model.
+
+        How long a failed step took says nothing about the steps that work.
+        """
         seconds = (ended_ns - started_ns) / NS_PER_S
         counters = self.counters
         counters.steps += 1
@@ -51,7 +60,8 @@ class StepAccountant:
         self._charge_interference(slices, seconds)
         for entry in slices:
             self._enter_stage(entry, started_ns, ended_ns)
-        self.estimator.observe(load, seconds)
+        if not failed:
+            self.estimator.observe(load, seconds)
 
     def cache_looked_up(
         self, request: Request, hit_tokens: int, started_ns: int, ended_ns: int, *, alone: bool

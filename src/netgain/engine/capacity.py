@@ -15,6 +15,8 @@ _RUNTIME_RESERVE_BYTES: Final = 256 << 20
 """Interpreter, libraries and the allocator's slack, beyond what is counted."""
 _AUTO_SHARE: Final = 0.25
 """Share of the memory left beside weights that a pool of unstated size may take."""
+_SHORTEST: Final = 2
+"""Least tokens of a sequence: one of prompt, one of answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _refuse_pool(
 ) -> None:
     needed = (blocks_longest + 1) * block_bytes
     ways_out = [f"--kv-memory {needed} or more"]
-    if blocks > 0:
+    if blocks * block_tokens >= _SHORTEST:
         ways_out.insert(0, f"--max-model-len {blocks * block_tokens} or less")
     smaller = longest * block_bytes // block_tokens + block_bytes // block_tokens
     if block_tokens > 1 and smaller <= stated:
@@ -113,7 +115,7 @@ def _refuse_memory(
     room = available_bytes - fixed
     blocks = room // plan.block_bytes - 1
     ways_out: list[str] = []
-    if blocks > 0:
+    if blocks * block_tokens >= _SHORTEST:
         ways_out.append(
             f"--max-model-len {min(blocks * block_tokens, plan.max_model_len)} "
             f"and --kv-memory {(blocks + 1) * plan.block_bytes}"

@@ -149,7 +149,8 @@ class EngineCore:
     def _refusal(self, arrived: EngineRequest, remote_tokens: int) -> str | None:
         """Why this request cannot be served, if it cannot. Frontends check first; this is last."""
         prompt = len(arrived.prompt_ids)
-        if arrived.id in self._requests:
+        # A request that was cut off while KV was on its way to it holds its blocks a little longer.
+        if arrived.id in self._requests or self.kv.holds(arrived.id):
             return f"a request with id {arrived.id} is being served already"
         if not 1 <= prompt < self.max_model_len:
             return f"a prompt has 1 to {self.max_model_len - 1} tokens here, this one {prompt}"
@@ -194,8 +195,11 @@ class EngineCore:
     def _expire(self, now_ns: int) -> list[Request]:
         expired: list[Request] = []
         while self._deadlines and self._deadlines[0][0] <= now_ns:
-            _, request_id = heapq.heappop(self._deadlines)
-            expired.extend(self._abort(request_id, FinishReason.TIMEOUT, now_ns))
+            deadline_ns, request_id = heapq.heappop(self._deadlines)
+            request = self._requests.get(request_id)
+            # The deadline may be that of an earlier request with the same id.
+            if request is not None and request.deadline_ns == deadline_ns:
+                expired.extend(self._abort(request_id, FinishReason.TIMEOUT, now_ns))
         return expired
 
     def _timer(self) -> list[Action]:

@@ -118,7 +118,9 @@ class DeviceState:
                 state.length += 1
 
     def _state(self, new: NewRequest) -> _RequestState:
-        tokens = np.empty(self._max_tokens + 1, np.int64)
+        # Zeros, not whatever was there: after a failed step a slice may read a token that was never
+        # sampled, and an impossible id would fail the others in its step.
+        tokens = np.zeros(self._max_tokens + 1, np.int64)
         tokens[: len(new.tokens)] = new.tokens
         tables: list[np.ndarray] = []
         for blocks in new.tables:

@@ -162,7 +162,13 @@ class Scheduler:
         step = self._outstanding.popleft()
         if step.step_id != result.step_id:
             raise ValueError(f"step {result.step_id} ended before step {step.step_id}")
-        self._accountant.step_ended(step.slices, step.load, result.started_ns, result.ended_ns)
+        self._accountant.step_ended(
+            step.slices,
+            step.load,
+            result.started_ns,
+            result.ended_ns,
+            failed=result.error is not None,
+        )
         tokens = iter(result.tokens)
         touched: list[Request] = []
         for entry in step.slices:
@@ -350,17 +356,23 @@ class Scheduler:
     def _chunk(self, builder: _StepBuilder, start: int, missing: int) -> int:
         """Tokens of a prefill chunk from `start`: within both budgets, ending on a block edge.
 
-        A step with nothing ahead of it always moves at least one block, however slow the machine.
+        A step with nothing ahead of it always moves one prompt by a block, however slow the
+        machine, or by what the token budget holds of one.
         """
         block = self.kv.block_tokens
         fits = self._accountant.model.largest_chunk(builder.load, start, builder.target_s)
-        if not self._outstanding and not any(
+        must_move = not self._outstanding and not any(
             entry.stage is not LedgerStage.DECODE for entry in builder.slices
-        ):
+        )
+        if must_move:
             fits = max(fits, block)
         count = min(missing, fits, builder.tokens_left)
-        past_edge = (start + count) % block
-        return count - past_edge if past_edge < count < missing else count
+        if count == missing:
+            return count
+        to_edge = count - (start + count) % block
+        if to_edge > 0:
+            return to_edge
+        return count if must_move else 0
 
     def _place(
         self, builder: _StepBuilder, request: Request, count: int, added: Tables | None

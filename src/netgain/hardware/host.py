@@ -28,13 +28,15 @@ def _limits() -> Iterator[int]:
             break
     else:
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for limit, used in (
-        (_CGROUP_V2 / "memory.max", _CGROUP_V2 / "memory.current"),
-        (_CGROUP_V1 / "memory.limit_in_bytes", _CGROUP_V1 / "memory.usage_in_bytes"),
+    for group, limit, used, droppable in (
+        (_CGROUP_V2, "memory.max", "memory.current", "inactive_file"),
+        (_CGROUP_V1, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
-        limit_bytes, used_bytes = _number(limit), _number(used)
+        limit_bytes, used_bytes = _number(group / limit), _number(group / used)
         if limit_bytes is not None and used_bytes is not None:
-            yield max(0, limit_bytes - used_bytes)
+            # A model file just read is file cache: the kernel drops it before it refuses memory.
+            held_bytes = max(0, used_bytes - _stat(group / "memory.stat", droppable))
+            yield max(0, limit_bytes - held_bytes)
 
 
 def _cgroup_cores() -> int | None:
@@ -51,3 +53,15 @@ def _number(path: Path) -> int | None:
         return int(path.read_text())
     except (OSError, ValueError):
         return None
+
+
+def _stat(path: Path, field: str) -> int:
+    """One field of a `memory.stat`, 0 if it is not there."""
+    try:
+        for line in path.read_text().splitlines():
+            name, _, value = line.partition(" ")
+            if name == field:
+                return int(value)
+    except (OSError, ValueError):
+        pass
+    return 0

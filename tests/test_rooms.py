@@ -1,0 +1,102 @@
+"""Rooms that decide do not pull in libraries that compute."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+TORCH_FREE = [
+    "netgain.config",
+    "netgain.errors",
+    "netgain.cost.step_time",
+    "netgain.engine.accounting",
+    "netgain.engine.capacity",
+    "netgain.engine.clock",
+    "netgain.engine.core",
+    "netgain.engine.events",
+    "netgain.engine.executor",
+    "netgain.engine.messages",
+    "netgain.engine.request",
+    "netgain.engine.runner",
+    "netgain.engine.sampling_params",
+    "netgain.engine.scheduler",
+    "netgain.engine.step",
+    "netgain.hardware.host",
+    "netgain.kv.block_pool",
+    "netgain.kv.events",
+    "netgain.kv.geometry",
+    "netgain.kv.manager",
+    "netgain.kv.prefix_index",
+    "netgain.ledger.counters",
+    "netgain.ledger.record",
+    "netgain.ledger.request_ledger",
+    "netgain.ledger.stages",
+    "netgain.models.catalogue",
+    "netgain.models.chat_template_source",
+    "netgain.models.checkpoint",
+    "netgain.models.config",
+    "netgain.models.gguf_file",
+    "netgain.models.package_fetch",
+    "netgain.models.parameters",
+    "netgain.models.store",
+    "netgain.models.tokenizer_source",
+    "netgain.sim.clock",
+    "netgain.sim.simulator",
+    "netgain.sim.step_outcome",
+    "netgain.text.chat_template",
+    "netgain.text.detokenizer",
+    "netgain.text.pre_tokenizers",
+    "netgain.text.stop",
+    "netgain.text.stream",
+    "netgain.text.tokenizer",
+]
+HEAVY = {"torch", "transformers"}
+PROBE = """
+import importlib, json, sys
+found = {}
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+    found[name] = sorted({module.partition(".")[0] for module in sys.modules})
+print(json.dumps(found))
+"""
+
+
+def modules_after(*names: str) -> dict[str, list[str]]:
+    """Top-level modules in a fresh interpreter after each of the imports, in order."""
+    run = subprocess.run(
+        [sys.executable, "-c", PROBE, *names], capture_output=True, text=True, check=True
+    )
+    found = json.loads(run.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+@cache
+def all_in_order() -> dict[str, list[str]]:
+    # One interpreter for all: the first culprit taints those after it, so each is looked at by
+    # what it adds.
+    return modules_after(*TORCH_FREE)
+
+
+@pytest.mark.parametrize("name", TORCH_FREE)
+def test_a_room_that_decides_imports_neither_torch_nor_transformers(name: str) -> None:
+    found = all_in_order()
+    before: set[str] = set()
+    for earlier in TORCH_FREE[: TORCH_FREE.index(name)]:
+        before |= set(found[earlier])
+    assert not (set(found[name]) - before) & HEAVY
+
+
+def test_the_probe_sees_torch_where_it_is() -> None:
+    (modules,) = modules_after("netgain.ops.step_inputs").values()
+    assert "torch" in modules
+
+
+@pytest.mark.parametrize("name", ["netgain", "netgain.errors", "netgain.ledger.stages"])
+def test_importing_the_package_imports_nothing_but_the_standard_library(name: str) -> None:
+    plain = set(modules_after("json")["json"])
+    (modules,) = modules_after(name).values()
+    extra = set(modules) - plain - set(sys.stdlib_module_names) - {"netgain"}
+    assert extra == set()
