@@ -67,8 +67,9 @@ class SchedulerSettings(_Section):
     """Most tokens in one step."""
     step_time_target_s: float = Field(default=0.2, gt=0, le=60)
     """Prefill chunks are cut so that a step is expected to take no longer than this."""
-    max_outstanding_steps: int = Field(default=2, ge=1, le=8)
-    """Steps handed to the executor before the first one's result is known."""
+    max_outstanding_steps: int = Field(default=1, ge=1, le=8)
+    """Steps handed to the executor before the first one's result is known. More than one hides the
+    host's work behind the device's, where the device is not made of the same cores."""
 
     @model_validator(mode="after")
     def _tokens_for_every_sequence(self) -> Self:

@@ -189,8 +189,10 @@ def test_a_warm_up_that_was_fifty_times_too_slow_throughout_is_forgotten_in_32_s
     assert worst_error(estimator.model, CPU_LIKE) < 0.5
 
 
-@pytest.mark.parametrize("stretched", [1, 5])
-def test_a_few_stretched_steps_move_the_model_little(stretched: int) -> None:
+@pytest.mark.parametrize(("stretched", "at_once"), [(1, 0.06), (5, 0.25)])
+def test_a_few_stretched_steps_move_the_model_little_and_are_soon_forgotten(
+    stretched: int, at_once: float
+) -> None:
     estimator = warm_up(CPU_LIKE, None, 1.0)
     steps = observed(random.Random(6), CPU_LIKE, 63, noise=0.05)
     steps += observed(random.Random(7), CPU_LIKE, 32 - stretched, noise=0.05)
@@ -198,12 +200,12 @@ def test_a_few_stretched_steps_move_the_model_little(stretched: int) -> None:
     steps += [(StepLoad.of([(100, 1)]), 30.0)] * stretched
     for load, seconds in steps:
         estimator.observe(load, seconds)
+    assert worst_error(estimator.model, CPU_LIKE) < at_once
+    for load, seconds in observed(random.Random(8), CPU_LIKE, 40, noise=0.05):
+        estimator.observe(load, seconds)
     assert worst_error(estimator.model, CPU_LIKE) < 0.03
 
 
-@pytest.mark.xfail(
-    strict=True, reason="short old steps outweigh long new ones for as long as they are remembered"
-)
 def test_a_machine_that_became_ten_times_slower_is_followed_within_its_memory() -> None:
     slower = StepTimeModel(0.2, 0.005, 0.04, 2e-5, 1e-6)
     estimator = StepTimeEstimator(memory_steps=512)
@@ -211,7 +213,7 @@ def test_a_machine_that_became_ten_times_slower_is_followed_within_its_memory() 
         estimator.observe(load, seconds)
     for load, seconds in observed(random.Random(9), slower, 512, noise=0.05):
         estimator.observe(load, seconds)
-    assert worst_error(estimator.model, slower) < 0.5
+    assert worst_error(estimator.model, slower) < 0.1
 
 
 def test_a_machine_that_became_twice_as_slow_is_followed() -> None:

@@ -12,6 +12,8 @@ from typing import Final
 _FEATURES: Final = 5
 _SETTLED: Final = 1e-5
 _FIT_EVERY_STEPS: Final = 32
+_PACE_GAIN: Final = 0.1
+_MOST_SURPRISE: Final = math.log(1.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,13 @@ class StepTimeModel:
 
 
 class StepTimeEstimator:
-    """Fits a `StepTimeModel` to observed steps, by recursive non-negative least squares.
+    """Fits a `StepTimeModel` to observed steps: a slowly learnt shape times a quickly learnt pace.
 
-    Errors count relative to the step's length, so that short decode steps weigh as much as long
-    chunks. Old observations fade with `memory_steps`. Deterministic given what it observed.
+    The shape is found by recursive non-negative least squares. Errors count relative to the step's
+    length, so that short decode steps weigh as much as long chunks; old observations fade with
+    `memory_steps`. The pace follows a machine that slows down or recovers within some tens of
+    steps; one stretched step moves it by a few percent at most. Deterministic given what it
+    observed.
     """
 
     def __init__(
@@ -133,23 +138,33 @@ class StepTimeEstimator:
         self._weight = 0.0
         self._since_fit = 0
         self._fit_after = 1
-        self.model = StepTimeModel(0.0, 0.0, 0.0, 0.0, 0.0)
+        self._pace = 1.0
         for load, seconds in observations:
             self._add(load, seconds)
         self._fit(sweeps=5000)
+        self.model = self._paced()
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Takes one measured step in; the model follows every few steps."""
         if seconds <= 0 or not load.slices:
             return
-        # A step that a descheduled thread stretched says little about the model, and weighs little:
+        shape_s = StepTimeModel(*self._theta).step_s(load)
+        if shape_s > 0:
+            surprise = math.log(seconds / (shape_s * self._pace))
+            bounded = max(-_MOST_SURPRISE, min(_MOST_SURPRISE, surprise))
+            self._pace *= math.exp(_PACE_GAIN * bounded)
+        # A step that a descheduled thread stretched says little about the shape, and weighs little:
         # errors count relative to its own length. Cutting it short would give it weight.
-        self._add(load, seconds)
+        self._add(load, seconds / self._pace)
         self._since_fit += 1
         if self._since_fit >= self._fit_after:
             # Often at first: a machine that was busy during warm-up must not be believed for long.
             self._fit_after = min(2 * self._fit_after, _FIT_EVERY_STEPS)
             self._fit(sweeps=200)
+        self.model = self._paced()
+
+    def _paced(self) -> StepTimeModel:
+        return StepTimeModel(*(value * self._pace for value in self._theta))
 
     def _add(self, load: StepLoad, seconds: float) -> None:
         row = [
@@ -179,7 +194,6 @@ class StepTimeEstimator:
             if moved < _SETTLED * math.sqrt(self._weight):
                 break
         self._since_fit = 0
-        self.model = StepTimeModel(*theta)
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
