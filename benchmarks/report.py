@@ -34,7 +34,7 @@ def write(path: Path | None, rows: Sequence[JSON], packages: Sequence[str] = ())
         return
     content = json.dumps(
         {
-            "command": " ".join(["python", *sys.argv]),
+            "command": f"python -m benchmarks.{Path(sys.argv[0]).stem} {' '.join(sys.argv[1:])}",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": machine(),
             "versions": {"python": platform.python_version()}

@@ -85,6 +85,8 @@ def test_sixteen_requests_in_a_pool_for_two_equal_their_solo_runs_despite_preemp
         str(default_gguf),
         max_model_len=128,
         block_tokens=4,
+        # Who is admitted when must not hang on how fast this machine is now.
+        step_time_target_s=60.0,
         kv_memory=(blocks_for_two + 1) * group.record_bytes,
         max_num_seqs=16,
     ) as tight:
