@@ -38,6 +38,14 @@ def chunks_of(steps: list[Step], request: RequestId) -> list[tuple[int, int]]:
     ]
 
 
+def first_step(steps: list[Step], request: RequestId) -> int:
+    return next(
+        index
+        for index, step in enumerate(steps)
+        if any(piece.request_id == request for piece in step.slices)
+    )
+
+
 def test_decode_slices_come_before_prefill_chunks_and_every_decoder_has_one() -> None:
     rig = make_rig()
     decoders = start_decoders(rig, 3)
@@ -100,13 +108,49 @@ def test_a_step_never_holds_more_tokens_than_its_budget() -> None:
     assert [step.tokens for step in rig.steps[seen:]][:3] == [35, 35, 35]
 
 
-def test_prompts_are_chunked_in_the_order_they_came() -> None:
+def test_prompts_that_come_together_begin_and_end_in_the_order_they_came() -> None:
     rig = make_rig()
     names = rig.arrive_together([prompt(300, first) for first in range(3)], max_tokens=1)
     rig.drain()
-    order = [piece.request_id for step in rig.steps for piece in step.slices]
-    assert order == sorted(order)
-    assert set(order) == set(names)
+    assert [first_step(rig.steps, name) for name in names] == sorted(
+        first_step(rig.steps, name) for name in names
+    )
+    assert list(rig.ended) == names
+
+
+def test_a_short_prompt_does_not_wait_for_the_end_of_a_long_one() -> None:
+    rig = make_rig()
+    long = rig.arrive(prompt(1000, 1), max_tokens=1)
+    rig.finish_step()
+    short = rig.arrive(prompt(20, 2), max_tokens=1)
+    rig.finish_step()
+    rig.finish_step()
+    assert short in rig.ended
+    assert long not in rig.ended
+
+
+def test_a_cut_prompt_gets_what_those_behind_it_leave_over() -> None:
+    rig = make_rig()
+    long = rig.arrive(prompt(1000, 1), max_tokens=1)
+    rig.finish_step()
+    rig.arrive(prompt(20, 2), max_tokens=1)
+    rig.drain()
+    shared = next(step for step in rig.steps if len(step.slices) == 2)
+    assert STEP_TIME.step_s(load_of(shared)) > TARGET_S - 8 * STEP_TIME.token_s
+    assert STEP_TIME.step_s(load_of(shared)) <= TARGET_S
+    assert chunks_of(rig.steps, long)[-1][1] == 1000
+    assert all(end % 8 == 0 for _, end in chunks_of(rig.steps, long)[:-1])
+
+
+def test_several_long_prompts_all_move_and_the_oldest_moves_most() -> None:
+    rig = make_rig()
+    names = rig.arrive_together([prompt(600, first) for first in range(3)], max_tokens=1)
+    first = rig.steps[0]
+    counts = {piece.request_id: piece.count for piece in first.slices}
+    assert list(counts) == names
+    assert min(counts.values()) > 0
+    assert counts[names[0]] == max(counts.values())
+    rig.drain()
 
 
 def test_room_for_less_than_a_block_beside_another_chunk_is_left_empty() -> None:

@@ -1,7 +1,9 @@
 """Decides what runs next: a pure state machine, deterministic given its inputs.
 
 A step first gives every decoding request its token, then fills what is left of the token budget
-and of the step-time target with prefill chunks, oldest request first, and admits from the queue.
+and of the step-time target with prefill chunks, oldest request first, and admits from the queue. A
+prompt too long for the step leaves half of what is left to those behind it, so that a short prompt
+does not wait for a long one's end; what they do not need it gets after all.
 A request's whole prompt is given blocks at admission; only decoding grows, and when the pool runs
 dry the request admitted last is preempted and recomputed later. The pool holds at least one
 longest request, so the oldest request always ends.
@@ -9,7 +11,7 @@ longest request, so the oldest request always ends.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from netgain.config import SchedulerSettings
@@ -73,6 +75,24 @@ class _StepBuilder:
         self.tokens_left -= count
         request.scheduled += count
         request.in_flight += 1
+        request.pending_samples += sample
+
+    def load_without(self, index: int) -> StepLoad:
+        """The load of all slices but one."""
+        others = self.slices[:index] + self.slices[index + 1 :]
+        return StepLoad.of((entry.piece.start, entry.piece.count) for entry in others)
+
+    def lengthen(self, index: int, count: int) -> None:
+        """Makes a slice that samples nothing yet `count` tokens long."""
+        entry = self.slices[index]
+        request, piece = entry.request, entry.piece
+        sample = piece.start + count == request.length
+        self.load = self.load_without(index).plus(piece.start, count)
+        self.slices[index] = replace(
+            entry, piece=Slice(piece.request_id, piece.start, count, sample)
+        )
+        self.tokens_left -= count - piece.count
+        request.scheduled += count - piece.count
         request.pending_samples += sample
 
 
@@ -150,6 +170,7 @@ class Scheduler:
         self._schedule_prefills(builder)
         if not preempted:
             self._admit(builder)
+        self._give_rest(builder)
         if not builder.slices:
             return None
         return self._seal(builder)
@@ -241,13 +262,30 @@ class Scheduler:
         return preempted
 
     def _schedule_prefills(self, builder: _StepBuilder) -> None:
-        for request in self.running:
-            if not request.is_prefilling or not request.to_schedule:
-                continue
-            count = self._chunk(builder, request.scheduled, request.to_schedule)
+        prefilling = [r for r in self.running if r.is_prefilling and r.to_schedule]
+        for place, request in enumerate(prefilling, 1):
+            followed = place < len(prefilling) or bool(self.waiting)
+            count = self._chunk(builder, request.scheduled, request.to_schedule, share=followed)
             if not count:
                 return
             self._place(builder, request, count, None)
+
+    def _give_rest(self, builder: _StepBuilder) -> None:
+        """Lengthens the oldest cut prompt's chunk by what those behind it left over."""
+        for index, entry in enumerate(builder.slices):
+            if entry.stage is LedgerStage.DECODE or entry.piece.sample:
+                continue
+            start, count = entry.piece.start, entry.piece.count
+            fits = self._accountant.model.largest_chunk(
+                builder.load_without(index), start, builder.target_s
+            )
+            missing = count + entry.request.to_schedule
+            whole = min(missing, fits, builder.tokens_left + count)
+            if whole < missing:
+                whole -= (start + whole) % self.kv.block_tokens
+            if whole > count:
+                builder.lengthen(index, whole)
+            return
 
     def _admit(self, builder: _StepBuilder) -> None:
         while self.waiting:
@@ -277,7 +315,9 @@ class Scheduler:
         awaited = self._awaitable(request, hit, keys)
         count = 0
         if awaited is None:
-            count = self._chunk(builder, hit_tokens, known - hit_tokens)
+            count = self._chunk(
+                builder, hit_tokens, known - hit_tokens, share=len(self.waiting) > 1
+            )
             if not count:
                 return False
         ended_ns = self._clock.now_ns()
@@ -353,8 +393,12 @@ class Scheduler:
             else:
                 self._actions.append(start)
 
-    def _chunk(self, builder: _StepBuilder, start: int, missing: int) -> int:
+    def _chunk(
+        self, builder: _StepBuilder, start: int, missing: int, *, share: bool = False
+    ) -> int:
         """Tokens of a prefill chunk from `start`: within both budgets, ending on a block edge.
+
+        With `share`, a prompt that does not end in this step takes half of what is left.
 
         A step with nothing ahead of it always moves one prompt by a block, however slow the
         machine, or by what the token budget holds of one.
@@ -369,6 +413,8 @@ class Scheduler:
         count = min(missing, fits, builder.tokens_left)
         if count == missing:
             return count
+        if share:
+            count = max(count // 2, min(count, block))
         to_edge = count - (start + count) % block
         if to_edge > 0:
             return to_edge
