@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -253,6 +254,21 @@ def test_a_pool_too_small_is_refused_with_the_shortfall_and_advice_that_works(
 def test_a_context_beyond_the_models_is_refused(default_gguf: Path) -> None:
     with pytest.raises(ConfigurationError, match="8192"):
         LLM(str(default_gguf), max_model_len=8193)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"threads": 0}, "threads: "),
+        ({"kv_memory": "plenty"}, "512MiB"),
+        ({"max_num_seqs": 64, "max_num_batched_tokens": 32}, "raise the first or lower the second"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_a_configuration_error(
+    settings: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        LLM("never looked for", **settings)
 
 
 def test_the_journal_holds_everything_that_happened(default_gguf: Path) -> None:
