@@ -100,3 +100,23 @@ def test_importing_the_package_imports_nothing_but_the_standard_library(name: st
     (modules,) = modules_after(name).values()
     extra = set(modules) - plain - set(sys.stdlib_module_names) - {"netgain"}
     assert extra == set()
+
+
+EVERYTHING = """
+import importlib, json, pkgutil, sys, netgain
+names = [m.name for m in pkgutil.walk_packages(netgain.__path__, "netgain.")]
+for name in names:
+    if name != "netgain.__main__":
+        importlib.import_module(name)
+print(json.dumps([names, sorted({m.partition(".")[0] for m in sys.modules})]))
+"""
+
+
+def test_no_module_of_netgain_pulls_in_the_oracle() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", EVERYTHING], capture_output=True, text=True, check=True
+    )
+    names, loaded = json.loads(run.stdout)
+    assert {"netgain.engine.torch_executor", "netgain.engine.process"} <= set(names)
+    assert "torch" in loaded
+    assert "transformers" not in loaded

@@ -1,8 +1,18 @@
 """Every setting, typed and validated, one section per technique."""
 
-from typing import Annotated, Final, Self
+from collections.abc import Mapping
+from typing import Annotated, Final, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from netgain.errors import ConfigurationError
 
 GiB: Final = 1 << 30
 _UNITS: Final = {
@@ -122,3 +132,18 @@ class Settings(_Section):
 
     engine: EngineSettings = EngineSettings()
     server: ServerSettings = ServerSettings()
+
+
+AnySection = TypeVar("AnySection", bound=_Section)
+
+
+def checked(section: type[AnySection], values: Mapping[str, object]) -> AnySection:
+    """The settings these values make. Raises `ConfigurationError` naming the first at fault."""
+    try:
+        return section.model_validate(values)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = str(fault["loc"][-1]) if fault["loc"] else "settings"
+        raise ConfigurationError(
+            f"{where}: {fault['msg'].removeprefix('Value error, ')}"
+        ) from error

@@ -2,7 +2,9 @@
 
 import json
 import random
+import socket
 import statistics
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -121,6 +123,44 @@ def test_stages_and_handoffs_say_what_they_should(answers: list[RawAnswer]) -> N
         assert kinds["ipc_submit"]["bytes"] > 0
         assert ledger["cost_s"] >= 0  # type: ignore[operator]
         assert ledger["ttft_s"] <= ledger["e2e_s"]  # type: ignore[operator]
+
+
+def test_waiting_for_a_slow_body_is_receive(server: ServerUnderTest) -> None:
+    body = json.dumps({"prompt": "One", "max_tokens": 1, "netgain": {"ledger": True}}).encode()
+    head = (
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        first_s = time.monotonic()
+        connection.sendall(head.encode() + body[:10])
+        server.get("/health")  # by its answer the first half has been seen
+        seen_s = time.monotonic()
+        while time.monotonic() - seen_s < 0.1:
+            server.get("/health")
+        rest_s = time.monotonic()
+        connection.sendall(body[10:])
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        end_s = time.monotonic()
+    ledger = json.loads(answer.partition(b"\r\n\r\n")[2])["netgain"]["ledger"]
+    receive = ledger["stages"][0]
+    assert receive["stage"] == "receive"
+    assert receive["end_s"] >= rest_s - seen_s
+    assert ledger["e2e_s"] - receive["end_s"] <= end_s - rest_s
+    assert ledger["e2e_s"] <= end_s - first_s
+
+
+def test_an_answer_crosses_in_one_message_a_step(server: ServerUnderTest) -> None:
+    fields: dict[str, object] = {
+        "prompt": "Once upon a time",
+        "max_tokens": 12,
+        "ignore_eos": True,
+        "netgain": {"ledger": True},
+    }
+    handoffs = ledger_in(ask(server, fields))["handoffs"]
+    assert isinstance(handoffs, list)
+    (output,) = (handoff for handoff in handoffs if handoff["kind"] == "ipc_output")
+    assert (output["tokens"], output["count"]) == (12, 12)
 
 
 def test_a_request_that_runs_has_no_ledger_yet(server: ServerUnderTest) -> None:

@@ -1,12 +1,13 @@
 """The official client against a real server with the default model."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import openai
 import pytest
 from openai import OpenAI
-from tests.api.serving import ServerUnderTest
+from tests.api.serving import ServerUnderTest, within
 
 from netgain.models.tokenizer_source import load_tokenizer
 
@@ -252,6 +253,22 @@ def test_a_request_keeps_the_id_it_came_with(server: ServerUnderTest) -> None:
     again = ask("my-own.id_1")
     assert again.startswith("my-own.id_1-")
     assert ask("not an id!") != "not an id!"
+
+
+def test_a_client_cannot_name_a_part_of_another_request(server: ServerUnderTest) -> None:
+    def ask(id_: str, prompt: object, tokens: int) -> httpx.Response:
+        return httpx.post(
+            f"{server.url}/v1/completions",
+            json={"prompt": prompt, "max_tokens": tokens, "ignore_eos": True},
+            headers={"x-request-id": id_},
+            timeout=30,
+        )
+
+    with ThreadPoolExecutor(1) as other:
+        pair = other.submit(ask, "pair", ["One", "Two"], 60)
+        assert within(10, lambda: server.metric("netgain_requests_running") == 2)
+        assert ask("pair-0", "Three", 1).status_code == 200
+        assert len(pair.result().json()["choices"]) == 2
 
 
 def test_a_deadline_ends_a_request(server: ServerUnderTest, client: OpenAI) -> None:

@@ -43,7 +43,7 @@ def test_help_appears_at_once(tmp_path: Path) -> None:
 
 
 def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
-    for command in ("pull", "models", "remove"):
+    for command in ("serve", "chat", "run", "pull", "models", "remove"):
         result = netgain(tmp_path, command, "--help")
         assert result.returncode == 0
         assert f"netgain {command}" in result.stdout.split("Example")[1]

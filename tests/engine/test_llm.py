@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from netgain import LLM, SamplingParams
 from netgain.engine.messages import FinishReason
@@ -14,7 +16,8 @@ from netgain.models.causal_lm import CausalLM
 from netgain.models.checkpoint import open_checkpoint
 from netgain.models.loading import load_model
 from netgain.ops.torch_ops import TorchOps
-from tests.greedy import assert_same_but_for_ties
+from tests.greedy import TIE, assert_same_but_for_ties
+from tests.paged import PagedDriver, PagedSequence, Work
 
 pytestmark = pytest.mark.model
 
@@ -106,6 +109,19 @@ def test_sixteen_requests_in_a_pool_for_two_equal_their_solo_runs_despite_preemp
         )
     stages = {stage.stage for answer in answers for stage in answer.ledger.stages}
     assert LedgerStage.PREEMPTED in stages
+
+
+def test_the_engines_greedy_tokens_are_those_of_the_model_alone(
+    model: CausalLM, llm: LLM, solo: list[tuple[int, ...]]
+) -> None:
+    """The tests' own driver makes the arrays; no scheduler, no executor, no cache."""
+    for prompt, answer in zip(PROMPTS, solo, strict=True):
+        ids = llm.tokenizer.encode(prompt)
+        driver = PagedDriver(model, block_tokens=16, blocks=20)
+        (logits_NV,) = driver.step([Work(PagedSequence(), [*ids, *answer[:-1]])])
+        rows_NV = logits_NV[len(ids) - 1 :]
+        chosen_N = rows_NV.gather(1, torch.tensor(answer).unsqueeze(1)).squeeze(1)
+        assert float((rows_NV.max(1).values - chosen_N).max()) <= TIE
 
 
 @pytest.mark.parametrize("outstanding", [1, 3])
@@ -253,6 +269,21 @@ def test_a_pool_too_small_is_refused_with_the_shortfall_and_advice_that_works(
 def test_a_context_beyond_the_models_is_refused(default_gguf: Path) -> None:
     with pytest.raises(ConfigurationError, match="8192"):
         LLM(str(default_gguf), max_model_len=8193)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"threads": 0}, "threads: "),
+        ({"kv_memory": "plenty"}, "512MiB"),
+        ({"max_num_seqs": 64, "max_num_batched_tokens": 32}, "raise the first or lower the second"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_a_configuration_error(
+    settings: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        LLM("never looked for", **settings)
 
 
 def test_the_journal_holds_everything_that_happened(default_gguf: Path) -> None:

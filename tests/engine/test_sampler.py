@@ -72,6 +72,24 @@ def test_top_p_keeps_the_token_that_reaches_it_and_none_after() -> None:
     assert set(draw(logits_V, SamplingParams(top_p=1e-9), 300, 1)) == {0}
 
 
+@pytest.mark.parametrize("top_p", [0.1, 0.5, 0.9, 0.99, 0.9999])
+@pytest.mark.parametrize("spread", [0.1, 3.0])
+def test_top_p_over_a_large_vocabulary_is_inverse_sampling_of_the_sorted_set(
+    top_p: float, spread: float
+) -> None:
+    """Both where a few tokens reach it and where most of the vocabulary is needed."""
+    logits_V = torch.randn(5000, generator=torch.Generator().manual_seed(8)) * spread
+    order = sorted(range(5000), key=lambda token: -float(logits_V[token]))
+    exact = torch.softmax(logits_V.double(), -1)[order]
+    kept = int((exact.cumsum(0) - exact < top_p).sum())
+    shares = exact[:kept].cumsum(0) / exact[:kept].sum()
+    for position in range(50):
+        (token,) = sample(
+            logits_V.unsqueeze(0), [SamplingRow(SamplingParams(top_p=top_p), 3, position)]
+        )
+        assert token == order[int((shares <= uniform(3, position)).sum())]
+
+
 @pytest.mark.parametrize(
     "params",
     [

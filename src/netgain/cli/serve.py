@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from netgain.config import EngineSettings, ServerSettings, Settings
+from netgain.config import EngineSettings, ServerSettings, Settings, checked
 
 if TYPE_CHECKING:
     import socket
@@ -82,7 +82,8 @@ def serve(
       NETGAIN_API_KEY=secret netgain serve --host 0.0.0.0
     """
     started_s = time.monotonic()
-    settings = _validated(
+    settings = checked(
+        Settings,
         {
             "engine": {
                 "model": {"model": model, "max_model_len": max_model_len, "threads": threads},
@@ -106,24 +107,9 @@ def serve(
                 "request_timeout_s": request_timeout,
                 "shutdown_grace_s": shutdown_grace,
             },
-        }
+        },
     )
     _serve(settings, started_s)
-
-
-def _validated(values: dict[str, dict[str, object]]) -> Settings:
-    from pydantic import ValidationError
-
-    from netgain.errors import ConfigurationError
-
-    try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        where = str(fault["loc"][-1]) if fault["loc"] else "settings"
-        raise ConfigurationError(
-            f"{where}: {fault['msg'].removeprefix('Value error, ')}"
-        ) from error
 
 
 def _serve(settings: Settings, started_s: float) -> None:

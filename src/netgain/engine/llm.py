@@ -12,7 +12,7 @@ from netgain.config import (
     KVSettings,
     ModelSettings,
     SchedulerSettings,
-    parse_bytes,
+    checked,
 )
 from netgain.cost.step_time import StepTimeEstimator
 from netgain.engine.assembly import build_engine
@@ -104,20 +104,22 @@ class LLM:
         prefix_cache: bool = True,
         journal: Journal | None = None,
     ) -> None:
-        memory = parse_bytes(kv_memory)
-        settings = EngineSettings(
-            model=ModelSettings(model=model, max_model_len=max_model_len, threads=threads),
-            scheduler=SchedulerSettings(
-                max_num_seqs=max_num_seqs,
-                max_num_batched_tokens=max_num_batched_tokens,
-                step_time_target_s=step_time_target_s,
-                max_outstanding_steps=max_outstanding_steps,
-            ),
-            kv=KVSettings(
-                block_tokens=block_tokens,
-                memory_bytes=memory if isinstance(memory, int) else None,
-                prefix_cache=prefix_cache,
-            ),
+        settings = checked(
+            EngineSettings,
+            {
+                "model": {"model": model, "max_model_len": max_model_len, "threads": threads},
+                "scheduler": {
+                    "max_num_seqs": max_num_seqs,
+                    "max_num_batched_tokens": max_num_batched_tokens,
+                    "step_time_target_s": step_time_target_s,
+                    "max_outstanding_steps": max_outstanding_steps,
+                },
+                "kv": {
+                    "block_tokens": block_tokens,
+                    "memory_bytes": kv_memory,
+                    "prefix_cache": prefix_cache,
+                },
+            },
         )
         self._inbox = EventInbox()
         self.load: list[LoadPart] = []

@@ -37,7 +37,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """One validated request as the engine takes it.
 
     `salt` isolates the prefix cache: blocks are shared only between equal salts.
-    `deadline_ns` is relative to arrival.
+    `timeout_ns` counts from arrival at the engine.
     """
 
     id: RequestId

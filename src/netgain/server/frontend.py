@@ -113,7 +113,8 @@ class Frontend:
         generations: list[Generation] = []
         try:
             for at, ids in enumerate(prompts):
-                engine_id = RequestId(job.id if len(prompts) == 1 else f"{job.id}-{at}")
+                # A slash cannot be in a client's own id: no other request's name is hit.
+                engine_id = RequestId(job.id if len(prompts) == 1 else f"{job.id}/{at}")
                 events = self._client.submit(
                     EngineRequest(
                         id=engine_id,

@@ -192,7 +192,8 @@ class Generation:
             self.error = output.error
             self.cached_tokens = output.cached_tokens
             self._record = output.ledger
-        tokens = self._text.tokens + (output.stop_token_id is not None)
+        # After a stop string nothing counts: how far the engine ran on until it heard is chance.
+        tokens = self._text.tokens + (output.stop_token_id is not None and not stopped)
         self._unshown_tokens += tokens - self.completion_tokens
         self.completion_tokens = tokens
         return text
