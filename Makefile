@@ -15,7 +15,7 @@ help:
 	@echo "make test     install and run the tests"
 	@echo "make lint     ruff, mypy --strict, import-linter"
 	@echo "make format   let ruff format and fix what it can"
-	@echo "make pull     fetch and verify the default model"
+	@echo "make pull     fetch the default model, unless it is there"
 	@echo "make clean    remove .venv and caches"
 
 install: $(VENV)/.installed

@@ -137,13 +137,23 @@ class Settings(_Section):
 AnySection = TypeVar("AnySection", bound=_Section)
 
 
+_NAMES_OUTSIDE: Final = {
+    "memory_bytes": "kv_memory",
+    "step_time_target_s": "step_time_target",
+    "request_timeout_s": "request_timeout",
+    "shutdown_grace_s": "shutdown_grace",
+}
+"""What options and arguments call a field that carries its unit here."""
+
+
 def checked(section: type[AnySection], values: Mapping[str, object]) -> AnySection:
     """The settings these values make. Raises `ConfigurationError` naming the first at fault."""
     try:
         return section.model_validate(values)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        where = str(fault["loc"][-1]) if fault["loc"] else "settings"
+        field = str(fault["loc"][-1]) if fault["loc"] else "settings"
+        where = _NAMES_OUTSIDE.get(field, field)
         raise ConfigurationError(
             f"{where}: {fault['msg'].removeprefix('Value error, ')}"
         ) from error

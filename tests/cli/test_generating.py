@@ -29,7 +29,12 @@ def test_run_with_json_prints_everything_about_the_answer(default_gguf: Path) ->
     assert "Paris" in answer["text"]
     assert answer["finish_reason"] == "length"
     assert answer["usage"]["completion_tokens"] == len(answer["token_ids"]) == 16
-    assert set(answer["load_s"]) == {"read", "convert", "allocate", "warm up"}
+    assert [part["name"] for part in answer["engine"]["load"]] == [
+        "read",
+        "convert",
+        "allocate",
+        "warm up",
+    ]
     ledger = answer["ledger"]
     assert {"queue", "prefill", "decode"} <= {stage["stage"] for stage in ledger["stages"]}
     assert 0 < ledger["ttft_s"] < ledger["e2e_s"]

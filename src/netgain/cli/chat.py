@@ -19,7 +19,12 @@ def chat(
     system: Annotated[
         str | None, typer.Option(help="A system message.", show_default="the template's")
     ] = None,
-    max_tokens: options.MaxTokens = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--max-tokens", "-n", help="Most tokens of an answer.", show_default="no limit"
+        ),
+    ] = None,
     temperature: options.Temperature = 0.2,
     top_p: options.TopP = 0.9,
     top_k: options.TopK = 0,
@@ -80,6 +85,11 @@ def _converse(
             return
         if line == "/new":
             messages = list(opening)
+            continue
+        if line.startswith("/"):
+            typer.secho(
+                "/new starts over, /quit ends; anything else is said to the model", err=True
+            )
             continue
         messages.append({"role": "user", "content": line})
         try:

@@ -30,7 +30,8 @@ app = _OneLineErrors(
     help="Serves large language models and accounts for every handoff.",
     epilog="Exit codes: 0 done, 1 failed (the reason is on stderr), 2 wrong usage.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    # Plain help: a table cuts long option names off on a narrow terminal.
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -30,16 +30,20 @@ def models(
 
     table = Table(box=None)
     table.add_column("name", no_wrap=True)
+    table.add_column("also", no_wrap=True)
     for heading in ("fetched", "MB", "architecture", "weights"):
         table.add_column(heading)
-    table.add_column("path", overflow="fold")
+    table.add_column("path", no_wrap=True)
     for model in found:
         table.add_row(
             model.name,
+            ", ".join(model.aliases),
             "yes" if model.fetched else "no",
             f"{model.stored_bytes / 1e6:.1f}" if model.fetched else "-",
             model.architecture or "-",
             model.quantisation or "-",
             str(model.path),
         )
-    Console().print(table)
+    # A path that wraps cannot be copied: let the terminal break the line where it must.
+    console = Console()
+    Console(width=max(console.width, 240)).print(table)

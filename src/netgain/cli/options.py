@@ -9,7 +9,7 @@ Model: TypeAlias = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="A name from [b]netgain models[/b], a GGUF file, or a checkpoint folder.",
+        help="A name from netgain models, a GGUF file, or a checkpoint folder.",
     ),
 ]
 MaxModelLen: TypeAlias = Annotated[
@@ -34,10 +34,6 @@ TopP: TypeAlias = Annotated[
 TopK: TypeAlias = Annotated[int, typer.Option(help="Keep the k likeliest tokens; 0: all.")]
 Seed: TypeAlias = Annotated[
     int | None, typer.Option(help="Makes random choices repeatable.", show_default="drawn")
-]
-MaxTokens: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--max-tokens", "-n", help="Most tokens to generate.", show_default="no limit"),
 ]
 Stop: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="Stop before this text; may be given several times.")

@@ -48,7 +48,8 @@ class FetchBar:
         if progress.stage is not self._stage:
             self._stage = progress.stage
             if self._bars.disable:
-                self._console.print(progress.stage.value, highlight=False)
+                size = f" {progress.total_bytes / 1e6:.0f} MB" if progress.total_bytes else ""
+                self._console.print(progress.stage.value + size, highlight=False)
             self._task = self._bars.add_task(progress.stage.value, total=None)
         if self._task is not None:
             self._bars.update(

@@ -7,7 +7,7 @@ import typer
 
 def pull(
     model: Annotated[
-        str, typer.Argument(help="A model's name, as [b]netgain models[/b] lists it.")
+        str, typer.Argument(help="A model's name, as netgain models lists it.")
     ] = "default",
     verify: Annotated[
         bool,

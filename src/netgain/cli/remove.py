@@ -6,9 +6,7 @@ import typer
 
 
 def remove(
-    model: Annotated[
-        str, typer.Argument(help="A model's name, as [b]netgain models[/b] lists it.")
-    ],
+    model: Annotated[str, typer.Argument(help="A model's name, as netgain models lists it.")],
 ) -> None:
     """Delete a model from the cache.
 

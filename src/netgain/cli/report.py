@@ -1,11 +1,9 @@
 """How an answer and its ledger are printed."""
 
-from collections.abc import Sequence
-
 import msgspec
 
 from netgain.engine.llm import Completion
-from netgain.engine.messages import EngineInfo, LoadPart
+from netgain.engine.messages import EngineInfo
 
 
 def ledger_line(completion: Completion) -> str:
@@ -31,9 +29,7 @@ def ledger_line(completion: Completion) -> str:
     return f"[{' | '.join(parts)} | {', '.join(shown)}]"
 
 
-def completion_json(
-    prompt: str, completion: Completion, info: EngineInfo, load: Sequence[LoadPart]
-) -> str:
+def completion_json(prompt: str, completion: Completion, info: EngineInfo) -> str:
     """Everything known about an answer, as one JSON object."""
     prompt_tokens = len(completion.prompt_token_ids)
     value = {
@@ -50,7 +46,6 @@ def completion_json(
             "prompt_tokens_details": {"cached_tokens": completion.cached_tokens},
         },
         "ledger": completion.ledger,
-        "load_s": {part.name: part.seconds for part in load},
         "engine": info,
     }
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

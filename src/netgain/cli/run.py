@@ -11,7 +11,9 @@ from netgain.cli import options
 def run(
     prompt: Annotated[str, typer.Argument(help="The text to continue; - reads standard input.")],
     model: options.Model = "default",
-    max_tokens: options.MaxTokens = 128,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", "-n", help="Most tokens to generate.")
+    ] = 128,
     temperature: options.Temperature = 1.0,
     top_p: options.TopP = 1.0,
     top_k: options.TopK = 0,
@@ -40,6 +42,7 @@ def run(
     from netgain.cli.progress import FetchBar
     from netgain.cli.report import completion_json, ledger_line
     from netgain.engine.sampling_params import SamplingParams
+    from netgain.errors import InvalidRequestError
     from netgain.models.store import ensure
 
     params = SamplingParams(
@@ -50,21 +53,37 @@ def run(
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
     )
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = _standard_input() if prompt == "-" else prompt
+    if not text.strip():
+        raise InvalidRequestError("the prompt is empty; give some text", "prompt")
     with FetchBar() as bar:
         path = ensure(model, bar.report)
     from netgain.engine.llm import LLM
 
     with LLM(str(path), max_model_len=max_model_len, kv_memory=kv_memory, threads=threads) as llm:
         ids = llm.chat_prompt([{"role": "user", "content": text}]) if chat else text
-        for delta in llm.stream(ids, params):
-            if not json:
-                sys.stdout.write(delta.text)
-                sys.stdout.flush()
-        completion = delta.completion
+        completion = None
+        try:
+            for delta in llm.stream(ids, params):
+                completion = delta.completion
+                if not json:
+                    sys.stdout.write(delta.text)
+                    sys.stdout.flush()
+        except KeyboardInterrupt:
+            typer.echo()
+            raise typer.Exit(130) from None
         assert completion is not None
         if json:
-            typer.echo(completion_json(text, completion, llm.info, llm.load))
+            typer.echo(completion_json(text, completion, llm.info))
         else:
             typer.echo()
             typer.echo(ledger_line(completion), err=True)
+
+
+def _standard_input() -> str:
+    from netgain.errors import InvalidRequestError
+
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"standard input is not UTF-8 text: {error.reason}") from error

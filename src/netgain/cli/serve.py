@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from netgain.cli import options
 from netgain.config import EngineSettings, ServerSettings, Settings, checked
 
 if TYPE_CHECKING:
@@ -19,20 +20,15 @@ _SERVER = ServerSettings()
 
 
 def serve(
-    model: Annotated[
-        str,
-        typer.Option(help="A name of [b]netgain models[/b], a .gguf file or a directory."),
-    ] = _ENGINE.model.model,
+    model: options.Model = _ENGINE.model.model,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = _SERVER.host,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
     ] = _SERVER.port,
     served_model_name: Annotated[
-        str | None, typer.Option(help="The name clients ask for; default: the model's.")
+        str | None, typer.Option(help="The name clients ask for.", show_default="the model's")
     ] = None,
-    max_model_len: Annotated[
-        int | None, typer.Option(help="Most tokens of prompt and answer together.")
-    ] = None,
+    max_model_len: options.MaxModelLen = None,
     max_num_seqs: Annotated[
         int, typer.Option(help="Most requests in one step.")
     ] = _ENGINE.scheduler.max_num_seqs,
@@ -43,9 +39,7 @@ def serve(
         float,
         typer.Option(help="Seconds a step should take at most: prompts are cut to fit."),
     ] = _ENGINE.scheduler.step_time_target_s,
-    kv_memory: Annotated[
-        str | None, typer.Option(help="Memory for the KV pool, for example 512MiB or 2GB.")
-    ] = None,
+    kv_memory: options.KVMemory = None,
     block_tokens: Annotated[
         int, typer.Option(help="Tokens in one KV block.")
     ] = _ENGINE.kv.block_tokens,
@@ -53,9 +47,7 @@ def serve(
         bool,
         typer.Option("--prefix-cache/--no-prefix-cache", help="Keep and reuse the KV of prompts."),
     ] = _ENGINE.kv.prefix_cache,
-    threads: Annotated[
-        int | None, typer.Option(help="CPU threads of the engine; default: the cores there are.")
-    ] = None,
+    threads: options.Threads = None,
     api_key: Annotated[
         str | None,
         typer.Option(envvar="NETGAIN_API_KEY", help="Clients must send it as a bearer token."),
@@ -65,7 +57,7 @@ def serve(
     ] = _SERVER.max_queue,
     request_timeout: Annotated[
         float | None,
-        typer.Option(help="Deadline in seconds of requests that state none."),
+        typer.Option(help="Deadline in seconds of requests that state none.", show_default="none"),
     ] = None,
     shutdown_grace: Annotated[
         float, typer.Option(help="Seconds that running requests may take when told to stop.")
@@ -162,5 +154,8 @@ def _run(
         first,
         on_load=lambda part: typer.echo(f"  {part.name:<12} {part.seconds:6.2f} s"),
         on_ready=lambda: typer.echo(f"ready at {url} in {time.monotonic() - started_s:.1f} s"),
+        on_stop=lambda: typer.echo(
+            f"stopping: running requests have {settings.server.shutdown_grace_s:g} s to end"
+        ),
     )
     uvloop.run(run.serve())

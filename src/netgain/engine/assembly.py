@@ -18,6 +18,7 @@ from netgain.engine.core import EngineCore
 from netgain.engine.events import Event
 from netgain.engine.messages import EngineInfo, LoadPart
 from netgain.engine.torch_executor import TorchExecutor
+from netgain.errors import ConfigurationError
 from netgain.hardware.host import available_memory_bytes, usable_cores
 from netgain.kv.manager import KVManager
 from netgain.models.checkpoint import Checkpoint, open_checkpoint
@@ -56,7 +57,13 @@ def build_engine(
         parts.append(LoadPart(name, seconds))
         report(parts[-1])
 
-    threads = settings.model.threads or usable_cores()
+    cores = usable_cores()
+    threads = settings.model.threads or cores
+    if threads > cores:
+        raise ConfigurationError(
+            f"--threads {threads}: this process may use {cores} cores, and more threads only wait "
+            f"for each other; use --threads {cores} or less"
+        )
     torch.set_num_threads(threads)
     checkpoint = open_checkpoint(ensure(settings.model.model))
     config = checkpoint.config

@@ -165,7 +165,7 @@ class Api:
         """404 and 405 of the router."""
         assert isinstance(error, HTTPException)
         words = {
-            404: f"there is no {request.url.path}; see /docs for what there is",
+            404: f"there is no {request.url.path}; /openapi.json lists what there is",
             405: f"{request.method} is not allowed on {request.url.path}",
         }.get(error.status_code, str(error.detail))
         self.metrics.http_errors[error.status_code] += 1
@@ -282,7 +282,7 @@ class Api:
 
 def build_app(api: Api) -> FastAPI:
     """The application."""
-    app = FastAPI(title="netgain", version=__version__, redoc_url=None)
+    app = FastAPI(title="netgain", version=__version__, docs_url=None, redoc_url=None)
     guarded = APIRouter(dependencies=[Depends(api.authorize)])
     guarded.add_api_route(
         "/v1/completions",

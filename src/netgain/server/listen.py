@@ -1,5 +1,6 @@
 """The listening socket, taken before anything expensive is started."""
 
+import errno
 import socket
 
 from netgain.errors import ConfigurationError
@@ -19,9 +20,10 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         listener.close()
         reason = error.strerror if isinstance(error, OSError) else str(error)
+        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        way_out = "stop whatever uses it, or choose another with" if in_use else "check"
         raise ConfigurationError(
-            f"cannot listen on {host} port {port} ({reason}): stop whatever uses it, "
-            "or choose another with --host and --port"
+            f"cannot listen on {host} port {port} ({reason}): {way_out} --host and --port"
         ) from error
     listener.setblocking(False)
     return listener

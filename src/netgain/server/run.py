@@ -38,8 +38,15 @@ _ABORT_GRACE_S: Final = 5
 class _Server(uvicorn.Server):
     """uvicorn that drains the frontend first, and ends with exit code 0 on a signal."""
 
-    def __init__(self, config: uvicorn.Config, frontend: Frontend, grace_s: float) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        frontend: Frontend,
+        grace_s: float,
+        on_stop: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        self._on_stop = on_stop
         self._frontend = frontend
         self._grace_s = grace_s
 
@@ -58,6 +65,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Takes nothing new; what runs may finish within the grace time, then it is aborted."""
+        self._on_stop()
         self._frontend.drain()
         timer = asyncio.get_running_loop().call_later(self._grace_s, self._frontend.abort_all)
         try:
@@ -69,7 +77,8 @@ class _Server(uvicorn.Server):
 class ServerRun:
     """What one run of the server holds together.
 
-    `on_load` hears each part of loading; `on_ready` that requests are served, once each time.
+    `on_load` hears each part of loading; `on_ready` that requests are served, once each time;
+    `on_stop` that no more are taken.
     """
 
     def __init__(
@@ -83,6 +92,7 @@ class ServerRun:
         first: EngineProcess,
         on_load: Callable[[LoadPart], None],
         on_ready: Callable[[], None],
+        on_stop: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._model_path = model_path
@@ -93,6 +103,7 @@ class ServerRun:
         self._first = first
         self._on_load = on_load
         self._on_ready = on_ready
+        self._on_stop = on_stop
         self._metrics = ServerMetrics()
 
     async def serve(self) -> None:
@@ -137,7 +148,7 @@ class ServerRun:
             proxy_headers=False,
             timeout_graceful_shutdown=int(settings.shutdown_grace_s) + _ABORT_GRACE_S,
         )
-        server = _Server(config, frontend, settings.shutdown_grace_s)
+        server = _Server(config, frontend, settings.shutdown_grace_s, self._on_stop)
         # What lives now lives to the end: the collector need not look at it again.
         gc.collect()
         gc.freeze()
