@@ -87,6 +87,15 @@ def test_one_request_more_than_the_queue_holds_is_turned_away(narrow: ServerUnde
     assert httpx.post(url, json={"prompt": "x", "max_tokens": 1}).status_code == 200
 
 
+def test_more_prompts_than_there_ever_is_room_for_are_not_asked_to_come_back(
+    narrow: ServerUnderTest,
+) -> None:
+    answer = httpx.post(f"{narrow.url}{COMPLETIONS}", json={**LONG, "prompt": ["x"] * 4})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "prompt"
+    assert "retry-after" not in answer.headers
+
+
 def test_neighbours_do_not_notice(server: ServerUnderTest) -> None:
     fields: dict[str, object] = {
         "prompt": "The capital of France is",

@@ -97,7 +97,7 @@ ToEngine: TypeAlias = Submit | Abort | ClockPing | ResetPrefixCache | Shutdown
 
 
 class LoadPart(msgspec.Struct, frozen=True):
-    """One timed part of loading: import, read, convert, allocate, warm_up."""
+    """One timed part of loading: import, read, convert, allocate, warm up."""
 
     name: str
     seconds: float

@@ -20,7 +20,7 @@ from netgain.errors import ModelError
 from netgain.models.checkpoint import stored_bytes
 from netgain.models.gguf_file import GGUFHeader
 from netgain.models.gguf_names import hugging_face_name
-from netgain.models.load_timings import LoadPart, LoadTimings
+from netgain.models.load_timings import LoadTimings, WeightPart
 from netgain.models.tensor_source import Filling
 
 # Small enough that a chunk's float32 temporaries stay in the second-level cache.
@@ -66,8 +66,8 @@ class GGUFTensors:
                         )
                     middle = time.perf_counter()
                     _convert(chunk, data, self._path)
-                    timings.add(LoadPart.READ, middle - start)
-                    timings.add(LoadPart.CONVERT, time.perf_counter() - middle)
+                    timings.add(WeightPart.READ, middle - start)
+                    timings.add(WeightPart.CONVERT, time.perf_counter() - middle)
 
     def _chunks(self, filling: Filling) -> Iterator[_Chunk]:
         info = self._tensors[filling.piece.source]

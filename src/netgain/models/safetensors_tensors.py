@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from netgain.errors import ModelError
-from netgain.models.load_timings import LoadPart, LoadTimings
+from netgain.models.load_timings import LoadTimings, WeightPart
 from netgain.models.tensor_source import Filling
 
 _TYPES: Final = ("F32", "F16", "BF16")
@@ -88,9 +88,9 @@ def _fill(path: Path, batch: Sequence[_Rows], timings: LoadTimings) -> None:
             values = file.get_slice(rows.source)[rows.first : end]
             middle = time.perf_counter()
             rows.destination.copy_(values)
-            timings.add(LoadPart.READ, middle - start)
+            timings.add(WeightPart.READ, middle - start)
             start = time.perf_counter()
-            timings.add(LoadPart.CONVERT, start - middle)
+            timings.add(WeightPart.CONVERT, start - middle)
 
 
 @contextmanager

@@ -84,9 +84,17 @@ class Frontend:
     def admit(self, requests: int) -> None:
         """Takes places for so many requests, until `release`.
 
-        Raises `ApiError`: 503 while no engine serves, 429 when the queue is full.
+        Raises `ApiError`: 503 while no engine serves, 429 when the queue is full, 400 for more than
+        there ever is room for.
         """
         self._ready_info()
+        most = self._max_running + self._max_queue
+        if requests > most:
+            raise bad_request(
+                f"{requests} prompts at once are more than this server ever holds ({most}): send "
+                "fewer, or raise --max-queue",
+                "prompt",
+            )
         after = self._held + requests
         # Whoever does not fit into the steps waits; the engine may also run fewer than it could.
         waiting = max(after - self._max_running, 0)
