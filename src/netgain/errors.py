@@ -41,7 +41,3 @@ class InvalidRequestError(NetgainError):
 
 class EngineDeadError(NetgainError):
     """The engine process ended while it held requests."""
-
-
-class MissingExtraError(NetgainError):
-    """An optional part is not installed; the message names the extra that brings it."""

@@ -29,6 +29,8 @@ MODEL = ModelConfig(
     eos_ids=(2,),
 )
 TOKEN_BYTES = 2 * 4 * 2 * 16 * 4
+LAYER_TOKEN_BYTES = TOKEN_BYTES // 4
+"""Of one of four layers: what attention gathers."""
 RESERVE = 256 << 20
 PLENTY = 64 << 30
 
@@ -53,7 +55,13 @@ def plan(wanted: EngineSettings, available: int = PLENTY) -> CapacityPlan:
 
 
 def fixed_bytes(wanted: EngineSettings) -> int:
-    return weight_bytes(MODEL) + activation_bytes(wanted, MODEL) + RESERVE
+    longest = wanted.model.max_model_len or 512
+    return weight_bytes(MODEL) + activation_bytes(wanted, MODEL, longest) + RESERVE
+
+
+def pool_bytes(blocks: int, block_tokens: int = 16) -> int:
+    """A pool, its scratch block, and the gathered copy of one layer."""
+    return block_tokens * ((blocks + 1) * TOKEN_BYTES + blocks * LAYER_TOKEN_BYTES)
 
 
 def advised(error: CapacityError, flag: str) -> int | None:
@@ -88,7 +96,7 @@ def test_a_pool_of_unstated_size_stays_within_its_bounds(
 ) -> None:
     wanted = settings(seqs=seqs, block_tokens=block_tokens, max_model_len=max_model_len)
     longest = -(-(max_model_len or 512) // block_tokens)
-    needed = fixed_bytes(wanted) + (longest + 1) * block_tokens * TOKEN_BYTES
+    needed = fixed_bytes(wanted) + pool_bytes(longest, block_tokens)
     if available < needed:
         with pytest.raises(CapacityError) as refused:
             plan(wanted, available)
@@ -96,9 +104,10 @@ def test_a_pool_of_unstated_size_stays_within_its_bounds(
         return
     made = plan(wanted, available)
     assert longest <= made.pool_blocks <= seqs * longest
-    assert fixed_bytes(wanted) + made.kv_bytes <= available
+    assert made.gather_bytes == made.pool_blocks * block_tokens * LAYER_TOKEN_BYTES
+    assert fixed_bytes(wanted) + made.kv_bytes + made.gather_bytes <= available
     if made.pool_blocks > longest:
-        assert made.kv_bytes <= (available - fixed_bytes(wanted)) / 4
+        assert made.kv_bytes + made.gather_bytes <= (available - fixed_bytes(wanted)) / 4
 
 
 def test_exactly_enough_memory_starts_and_one_byte_less_does_not() -> None:
@@ -168,7 +177,7 @@ def test_memory_too_small_for_the_pool_names_a_context_and_a_pool_that_start(
     stated: int | None,
 ) -> None:
     wanted = settings(memory_bytes=stated)
-    available = fixed_bytes(wanted) + 5 * 16 * TOKEN_BYTES + 7
+    available = fixed_bytes(wanted) + pool_bytes(4) + 7
     with pytest.raises(CapacityError) as refused:
         plan(wanted, available)
     shorter = advised(refused.value, "--max-model-len")
@@ -182,7 +191,7 @@ def test_memory_too_small_for_the_weights_advises_no_pool_at_all() -> None:
     with pytest.raises(CapacityError) as refused:
         plan(settings(), 1 << 20)
     error = refused.value
-    assert error.shortfall_bytes == fixed_bytes(settings()) + 33 * 16 * TOKEN_BYTES - (1 << 20)
+    assert error.shortfall_bytes == fixed_bytes(settings()) + pool_bytes(32) - (1 << 20)
     assert advised(error, "--kv-memory") is None
     assert f"{error.shortfall_bytes:,} bytes more" in "".join(error.ways_out)
 
@@ -197,4 +206,4 @@ def test_the_plan_adds_up_to_what_it_was_given() -> None:
     made = plan(settings())
     assert made.weights_bytes == weight_bytes(MODEL)
     assert made.block_bytes == 16 * TOKEN_BYTES
-    assert made.activation_bytes == activation_bytes(settings(), MODEL)
+    assert made.activation_bytes == activation_bytes(settings(), MODEL, 512)

@@ -10,7 +10,7 @@ from netgain.errors import EngineDeadError
 
 
 def event(token: int) -> OutputEvent:
-    return OutputEvent(RequestOutput(RequestId("r"), (token,)), StepArrival(0, 0, 0, 0, 0))
+    return OutputEvent(RequestOutput(RequestId("r"), (token,)), StepArrival(0, 0, 0, 0))
 
 
 def test_events_come_in_order_and_can_be_drained() -> None:

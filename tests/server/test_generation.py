@@ -38,7 +38,7 @@ def finished(
 ) -> tuple[Generation, str]:
     events = OutputStream(0, 0)
     for output in outputs:
-        events.push(OutputEvent(output, StepArrival(0, 0, 0, 0, 0)))
+        events.push(OutputEvent(output, StepArrival(0, 0, 0, 0)))
     generation = Generation(ID, 1, events, text, Arrival(0, 0), 0, client, ServerMetrics())
     return generation, asyncio.run(generation.advance())
 

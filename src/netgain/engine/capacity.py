@@ -28,6 +28,8 @@ class CapacityPlan:
     block_bytes: int
     weights_bytes: int
     activation_bytes: int
+    gather_bytes: int
+    """One layer's keys and values of all sequences, copied together for attention."""
 
     @property
     def kv_bytes(self) -> int:
@@ -56,34 +58,37 @@ def plan_capacity(
     block_bytes = sum(group.record_bytes for group in groups)
     blocks_longest = -(-longest // block_tokens)
     weights = weight_bytes(config)
-    activations = activation_bytes(settings, config)
+    activations = activation_bytes(settings, config, longest)
+    gathered = max(group.record_bytes // len(group.layers) for group in groups)
     fixed = weights + activations + _RUNTIME_RESERVE_BYTES
     useful = settings.scheduler.max_num_seqs * blocks_longest
     stated = settings.kv.memory_bytes
     if stated is None:
         share = int(max(0, available_bytes - fixed) * _AUTO_SHARE)
-        blocks = max(min(useful, share // block_bytes - 1), blocks_longest)
+        blocks = max(min(useful, share // (block_bytes + gathered) - 1), blocks_longest)
     else:
         blocks = stated // block_bytes - 1
         if blocks < blocks_longest:
             _refuse_pool(stated, blocks, blocks_longest, block_bytes, block_tokens, longest)
-    plan = CapacityPlan(longest, blocks, block_bytes, weights, activations)
-    missing = fixed + plan.kv_bytes - available_bytes
+    plan = CapacityPlan(longest, blocks, block_bytes, weights, activations, blocks * gathered)
+    missing = fixed + plan.kv_bytes + plan.gather_bytes - available_bytes
     if missing > 0:
         _refuse_memory(plan, fixed, missing, available_bytes, block_tokens)
     return plan
 
 
-def activation_bytes(settings: EngineSettings, config: ModelConfig) -> int:
-    """Peak bytes of one step's activations: the widest layer, and logits of every sequence.
+def activation_bytes(settings: EngineSettings, config: ModelConfig, longest: int) -> int:
+    """Peak bytes of one step's activations: the widest layer, a mask, logits of every sequence.
 
-    Per token: residual, normed input, attention in and out, and gate, up and their product.
+    Per token: residual, normed input, attention in and out, and gate, up and their product. The
+    mask is of the largest chunk against the longest context.
     """
     heads = config.heads + 2 * config.kv_heads
     per_token = 3 * config.hidden + (heads + config.heads) * config.head_dim + 3 * config.ffn
     tokens = settings.scheduler.max_num_batched_tokens * per_token
     logits = 2 * settings.scheduler.max_num_seqs * config.vocab
-    return _FP32_BYTES * (tokens + logits)
+    mask = min(settings.scheduler.max_num_batched_tokens, longest) * longest
+    return _FP32_BYTES * (tokens + mask + logits)
 
 
 def _refuse_pool(
@@ -113,7 +118,8 @@ def _refuse_memory(
     plan: CapacityPlan, fixed: int, missing: int, available_bytes: int, block_tokens: int
 ) -> None:
     room = available_bytes - fixed
-    blocks = room // plan.block_bytes - 1
+    gathered = plan.gather_bytes // plan.pool_blocks
+    blocks = (room - plan.block_bytes) // (plan.block_bytes + gathered)
     ways_out: list[str] = []
     if blocks * block_tokens >= _SHORTEST:
         ways_out.append(
@@ -128,8 +134,8 @@ def _refuse_memory(
     ways_out.append(f"a smaller model: these weights take {plan.weights_bytes:,} bytes in fp32")
     raise CapacityError(
         f"{available_bytes:,} bytes of memory are free; weights {plan.weights_bytes:,}, KV pool "
-        f"{plan.kv_bytes:,}, activations {plan.activation_bytes:,} and the runtime "
-        f"{_RUNTIME_RESERVE_BYTES:,} do not fit",
+        f"{plan.kv_bytes:,}, gathered keys and values {plan.gather_bytes:,}, activations "
+        f"{plan.activation_bytes:,} and the runtime {_RUNTIME_RESERVE_BYTES:,} do not fit",
         missing,
         ways_out[:3],
     )

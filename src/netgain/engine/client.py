@@ -30,13 +30,12 @@ class EngineState(enum.StrEnum):
 class StepArrival:
     """One step's message as it reached this process; all times in this process's clock.
 
-    `ended_ns`: when the step's device work ended. `sent_ns`: when the engine sent the message.
+    `sent_ns`: when the engine sent the message.
     `bytes_per_output`: the message's size shared out equally over its requests.
     `engine_clock_ns`: what the engine's clock is ahead of this process's.
     """
 
     received_ns: int
-    ended_ns: int
     sent_ns: int
     bytes_per_output: int
     engine_clock_ns: int

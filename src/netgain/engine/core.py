@@ -95,12 +95,9 @@ class EngineCore:
     def on_events(self, events: Iterable[Event], now_ns: int) -> list[Action]:
         """Takes what happened and says what to do. Actions are in the order to carry them out."""
         touched: dict[RequestId, Request] = {}
-        ended_ns = now_ns
         for event in events:
             for request in self._handle(event, now_ns):
                 touched[request.id] = request
-            if isinstance(event, StepDone):
-                ended_ns = event.result.ended_ns
         for request in self._expire(now_ns):
             touched[request.id] = request
         actions: list[Action] = []
@@ -116,7 +113,7 @@ class EngineCore:
             outputs += tuple(self._refused)
             self._refused.clear()
         if outputs:
-            actions.append(EmitOutputs(outputs, ended_ns))
+            actions.append(EmitOutputs(outputs))
         if kv_events := self.kv.take_events():
             actions.append(PublishKVEvents(tuple(kv_events)))
         actions.extend(self._timer())

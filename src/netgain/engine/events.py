@@ -108,7 +108,6 @@ class EmitOutputs:
     """New tokens and ends of requests."""
 
     outputs: tuple[RequestOutput, ...]
-    ended_ns: int
 
 
 @dataclass(frozen=True, slots=True)

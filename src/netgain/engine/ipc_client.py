@@ -252,7 +252,6 @@ class IpcEngineClient:
         sent_ns = min(step.sent_ns - offset_ns, received_ns)
         arrival = StepArrival(
             received_ns,
-            min(step.ended_ns - offset_ns, sent_ns),
             sent_ns,
             size // len(step.outputs),
             offset_ns,

@@ -143,12 +143,11 @@ class StartFailed(msgspec.Struct, frozen=True, tag="start_failed"):
 class StepOutputs(msgspec.Struct, frozen=True, tag="step_outputs"):
     """Everything one turn of the core loop has to say.
 
-    `ended_ns`: when the step's device work ended. `sent_ns`: when this message was sent.
+    `sent_ns`: when this message was sent.
     """
 
     outputs: tuple[RequestOutput, ...]
     counters: EngineCounters
-    ended_ns: int
     sent_ns: int
 
 

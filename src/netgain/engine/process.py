@@ -97,17 +97,16 @@ class EngineServer:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake_fd)
         events = self._inbox.take()
-        ended_ns = [event.result.ended_ns for event in events if isinstance(event, StepDone)]
+        stepped = any(isinstance(event, StepDone) for event in events)
         events.extend(self._receive(runner))
         runner.turn(events)
         emitted, self._emitted = self._emitted, None
-        if emitted is None and not ended_ns:
+        if emitted is None and not stepped:
             return
         self.send(
             StepOutputs(
                 emitted.outputs if emitted is not None else (),
                 runner.core.counters(),
-                ended_ns[-1] if ended_ns else time.monotonic_ns(),
                 time.monotonic_ns(),
             )
         )

@@ -26,36 +26,31 @@ class TextStream:
 
     All deltas joined are the text of the non-streamed response. `tokens` counts the ids taken up to
     and including the one that completed a stop string, however many arrive at once, so usage does
-    not depend on how ids are grouped; `characters` counts the text shown.
+    not depend on how ids are grouped.
     """
 
     def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> None:
         self._detokenizer = IncrementalDetokenizer(tokenizer)
         self._stops = StopStrings(stops) if stops else None
         self.tokens = 0
-        self.characters = 0
 
     def push(self, ids: Sequence[int]) -> TextDelta:
         """Takes the next ids; after a stop string they are ignored and uncounted."""
         if self._stops is None:
             self.tokens += len(ids)
-            return self._show(self._detokenizer.push(ids))
+            return TextDelta(self._detokenizer.push(ids))
         shown: list[str] = []
         for id_ in ids:
             if self._stops.matched is not None:
                 break
             self.tokens += 1
             shown.append(self._stops.push(self._detokenizer.push((id_,)))[0])
-        return self._show("".join(shown), self._stops.matched)
+        return TextDelta("".join(shown), self._stops.matched)
 
     def finish(self) -> TextDelta:
         """The sequence ended: the text still held back."""
         rest = self._detokenizer.finish()
         if self._stops is None:
-            return self._show(rest)
+            return TextDelta(rest)
         shown, stop = self._stops.push(rest)
-        return self._show(shown + self._stops.finish(), stop)
-
-    def _show(self, text: str, stop: str | None = None) -> TextDelta:
-        self.characters += len(text)
-        return TextDelta(text, stop)
+        return TextDelta(shown + self._stops.finish(), stop)
