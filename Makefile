@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install pull serve test lint format clean
@@ -12,6 +13,7 @@ ARGS ?=
 help:
 	@echo "make serve    install, fetch the default model, serve on http://127.0.0.1:8000"
 	@echo "              (make serve ARGS='--port 9000' passes arguments on; see netgain serve --help)"
+	@echo "              (make install PIP_ARGS='--index-url ...' chooses where packages come from)"
 	@echo "make test     install and run the tests"
 	@echo "make lint     ruff, mypy --strict, import-linter"
 	@echo "make format   let ruff format and fix what it can"
@@ -29,7 +31,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing into $(VENV) (once; about a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS) -e '.[dev]'
 	@touch $@
 
 pull: install

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import httpx
-import psutil
 import pytest
+from tests.api.machine import busy_s, used_s
 from tests.api.serving import START_TIMEOUT_S, ServerUnderTest, within
 
 pytestmark = pytest.mark.model
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.model
 LIMIT_S: Final = 6.0
 QUIET_CORES: Final = 0.1
 """A machine is quiet when everybody else together takes less than this many cores."""
-PARTS: Final = ("import", "read", "convert", "allocate", "warm up")
+PARTS: Final = ("import", "open", "read", "convert", "allocate", "warm up")
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,6 @@ class Start:
     answers: tuple[tuple[int, dict[str, object]], ...]
     metrics: dict[str, float]
     lines: tuple[str, ...]
-
-
-def busy_s() -> float:
-    """CPU seconds of this machine, all cores, time stolen by its host included."""
-    times = psutil.cpu_times()
-    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
-
-
-def used_s(pid: int) -> float:
-    """CPU seconds of a process and its children."""
-    process = psutil.Process(pid)
-    family = [process, *process.children(recursive=True)]
-    return float(sum(sum(member.cpu_times()[:2]) for member in family))
 
 
 def free_port() -> int:

@@ -1,6 +1,7 @@
 """The ledger of every request closes, and agrees with the client's own watch."""
 
 import json
+import os
 import random
 import socket
 import statistics
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
+from tests.api.machine import busy_s, used_s
 from tests.api.raw_http import RawAnswer, RawRequest
 from tests.api.serving import ServerUnderTest, within
 
@@ -108,6 +110,33 @@ def test_stored_ledgers_close_and_agree_with_the_client(
     # The client's watch starts before the first byte arrives and stops after the last one left.
     assert min(lags) >= 0
     assert statistics.median(lags) < 0.02
+
+
+def test_the_stages_account_for_what_the_client_waited(server: ServerUnderTest) -> None:
+    """Two hundred requests, one at a time, against the client's own watch at its socket.
+
+    Its time holds what no server can see: the kernel's and the client's own share. On a machine
+    that others use that share has no bound, so then the figures are shown and nothing is claimed.
+    """
+    draw = random.Random(21)
+    began_s, busy_before_s = time.monotonic(), busy_s()
+    ours_before_s = used_s(os.getpid())
+    missing: list[float] = []
+    for _ in range(REQUESTS):
+        answer = ask(server, random_request(draw))
+        ledger = stored_ledger(server, answer)
+        stages = ledger["stages"]
+        assert isinstance(stages, list)
+        named_s = sum(stage["end_s"] - stage["start_s"] for stage in stages)
+        missing.append((answer.e2e_s - named_s) / max(0.001, 0.01 * answer.e2e_s))
+    seconds = time.monotonic() - began_s
+    others_cores = (busy_s() - busy_before_s - used_s(os.getpid()) + ours_before_s) / seconds
+    p50, p99 = statistics.median(missing), statistics.quantiles(missing, n=100)[98]
+    assert min(missing) >= 0
+    assert p50 <= 1, f"p50 {p50:.2f} of the allowance"
+    if p99 > 1 and others_cores > 0.1:
+        pytest.skip(f"p99 {p99:.2f} of the allowance, beside {others_cores:.1f} busy cores")
+    assert p99 <= 1, f"p99 {p99:.2f} of the allowance"
 
 
 def test_stages_and_handoffs_say_what_they_should(answers: list[RawAnswer]) -> None:

@@ -230,25 +230,10 @@ def test_a_gguf_of_another_architecture_is_refused(tmp_path: Path, weights: Weig
         open_checkpoint(path)
 
 
-def test_a_checkpoint_states_its_kind_ends_and_template(tmp_path: Path, weights: Weights) -> None:
+def test_a_checkpoint_states_its_kind_and_ends(tmp_path: Path, weights: Weights) -> None:
     checkpoint = open_checkpoint(write_gguf(tmp_path / "tiny.gguf", weights))
     assert checkpoint.kind is CheckpointKind.GGUF
     assert checkpoint.eos_ids == (2,)
-    assert checkpoint.chat_template == "{{ messages }}"
-
-
-def test_the_template_of_a_folder_comes_from_its_own_file_first(
-    tmp_path: Path, weights: Weights
-) -> None:
-    write_hugging_face(tmp_path, weights)
-    assert open_checkpoint(tmp_path).chat_template is None
-    named = [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
-    assert open_checkpoint(tmp_path).chat_template == "D"
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "C"}))
-    assert open_checkpoint(tmp_path).chat_template == "C"
-    (tmp_path / "chat_template.jinja").write_text("J")
-    assert open_checkpoint(tmp_path).chat_template == "J"
 
 
 def test_the_fingerprint_survives_a_copy_and_notices_every_change(

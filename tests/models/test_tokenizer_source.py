@@ -61,6 +61,16 @@ def test_a_template_file_goes_before_the_configuration(checkpoint: Path) -> None
     assert new.render([]) == "<s>new"
 
 
+def test_the_default_of_several_named_templates_is_taken(checkpoint: Path) -> None:
+    named = [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    template = load_chat_template(checkpoint, load_tokenizer(checkpoint))
+    assert template is not None
+    assert template.render([]) == "D"
+    (checkpoint / "tokenizer_config.json").write_text("{}")
+    assert load_chat_template(checkpoint, load_tokenizer(checkpoint)) is None
+
+
 def test_a_gguf_vocabulary_ends_at_its_stated_and_its_known_end_tokens() -> None:
     # `<|end|>` is an ordinary token here, so it ends nothing.
     assert load_tokenizer(header()).eos_ids == {1, 2}

@@ -65,7 +65,9 @@ def build_engine(
             f"for each other; use --threads {cores} or less"
         )
     torch.set_num_threads(threads)
+    began = time.perf_counter()
     checkpoint = open_checkpoint(ensure(settings.model.model))
+    done("open", time.perf_counter() - began)
     config = checkpoint.config
     groups = config.kv_groups(settings.kv.block_tokens)
     plan = plan_capacity(settings, config, groups, available_memory_bytes())

@@ -1,6 +1,7 @@
 """Memory and cores that this process may use, its control group's limits included."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,14 @@ def usable_cores() -> int:
     """CPU cores this process may run on, at least 1."""
     affinity = len(os.sched_getaffinity(0))
     return max(1, min(affinity, _cgroup_cores() or affinity))
+
+
+def process_age_s() -> float:
+    """Seconds since this process began, to a hundredth."""
+    # Field 22 of stat counts clock ticks since boot; the name before it may hold spaces.
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    began_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - began_s
 
 
 def _limits() -> Iterator[int]:

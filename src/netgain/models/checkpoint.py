@@ -40,7 +40,6 @@ class Checkpoint:
     kind: CheckpointKind
     config: ModelConfig
     fingerprint: str
-    chat_template: str | None
     weight_files: tuple[Path, ...]
     header: GGUFHeader | None = field(default=None, repr=False, compare=False)
 
@@ -97,13 +96,11 @@ def _open_gguf(path: Path) -> Checkpoint:
                 f"({header.file_bytes:,} bytes); fetch the file again"
             )
     config = ModelConfig.from_gguf(header)
-    template = header.metadata.get("tokenizer.chat_template")
     return Checkpoint(
         path=path,
         kind=CheckpointKind.GGUF,
         config=config,
         fingerprint=_fingerprint(config, [(path, header.data_offset)], ()),
-        chat_template=template if isinstance(template, str) else None,
         weight_files=(path,),
         header=header,
     )
@@ -124,7 +121,6 @@ def _open_hugging_face(folder: Path) -> Checkpoint:
         kind=CheckpointKind.HUGGING_FACE,
         config=config,
         fingerprint=_fingerprint(config, headers, (tokenizer,)),
-        chat_template=_chat_template(folder),
         weight_files=files,
     )
 
@@ -169,22 +165,6 @@ def _safetensors_header_bytes(file: Path) -> int:
         raise ModelError(
             f"{file}: not a whole safetensors file ({error}); fetch it again"
         ) from error
-
-
-def _chat_template(folder: Path) -> str | None:
-    template = folder / "chat_template.jinja"
-    if template.is_file():
-        return template.read_text("utf-8")
-    settings = folder / "tokenizer_config.json"
-    if not settings.is_file():
-        return None
-    found = _read_json(settings).get("chat_template")
-    if isinstance(found, list):  # several named templates
-        named = {
-            entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)
-        }
-        found = named.get("default")
-    return found if isinstance(found, str) else None
 
 
 def _fingerprint(
