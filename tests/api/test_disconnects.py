@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -124,3 +125,18 @@ def test_an_engine_does_not_outlive_its_server(narrow: ServerUnderTest) -> None:
         request.read_until(b"data: ")
         narrow.process.kill()
         engine.wait(5)
+
+
+def test_a_request_may_bear_the_name_of_another_ones_choice(server: ServerUnderTest) -> None:
+    two = {"prompt": ["Once upon a time", "1, 2, 3,"], "max_tokens": 40, "ignore_eos": True}
+    with ThreadPoolExecutor(1) as pool:
+        pair = pool.submit(ask, server, "twin", two)
+        assert within(10, lambda: running(server) == 2)
+        assert ask(server, "twin-0", {"prompt": "x", "max_tokens": 1}).status_code == 200
+        assert pair.result().status_code == 200
+
+
+def ask(server: ServerUnderTest, id_: str, fields: dict[str, object]) -> httpx.Response:
+    return httpx.post(
+        f"{server.url}/v1/completions", json=fields, headers={"x-request-id": id_}, timeout=30
+    )

@@ -14,7 +14,7 @@ import openai
 import psutil
 import pytest
 from tests.api.raw_http import RawRequest
-from tests.api.serving import ServerUnderTest, within
+from tests.api.serving import ServerUnderTest, serving, within
 
 pytestmark = pytest.mark.model
 
@@ -139,3 +139,15 @@ def test_an_engine_that_cannot_start_says_why_and_ends_the_server(default_gguf: 
     assert server.ended() == 1
     assert "short by" in server.output
     assert "Traceback" not in server.output
+
+
+@pytest.mark.model
+def test_a_killed_frontend_leaves_neither_engine_nor_socket_behind(default_gguf: Path) -> None:
+    with serving("--model", str(default_gguf)) as server:
+        engine = server.engine()
+        command = engine.cmdline()
+        path = Path(command[command.index("--connect") + 1].removeprefix("ipc://"))
+        assert path.exists()
+        os.kill(server.pid, signal.SIGKILL)
+        assert within(10, lambda: not engine.is_running())
+        assert not path.parent.exists()

@@ -10,7 +10,8 @@ import torch
 from netgain import LLM, SamplingParams
 from netgain.engine.messages import FinishReason
 from netgain.engine.runner import Journal
-from netgain.errors import CapacityError, ConfigurationError, InvalidRequestError
+from netgain.engine.step import Step
+from netgain.errors import CapacityError, ConfigurationError, InvalidRequestError, NetgainError
 from netgain.ledger.stages import LedgerStage
 from netgain.models.causal_lm import CausalLM
 from netgain.models.checkpoint import open_checkpoint
@@ -291,3 +292,47 @@ def test_the_journal_holds_everything_that_happened(default_gguf: Path) -> None:
     with LLM(str(default_gguf), max_model_len=128, kv_memory="32MiB", journal=journal) as recorded:
         recorded.generate(PROMPTS[:2], SamplingParams(temperature=0.0, max_tokens=3))
     assert len(journal.events) == len(journal.actions) >= 4
+
+
+def test_a_failed_step_is_told_to_every_stream_that_was_in_it(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("no memory left")
+
+    params = SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True)
+    streams = [llm.stream(prompt, params) for prompt in PROMPTS[:2]]
+    for stream in streams:
+        next(stream)
+    monkeypatch.setattr(llm._engine.executor, "_forward", fail)
+    for stream in streams:
+        with pytest.raises(NetgainError, match="no memory left"):
+            list(stream)
+    monkeypatch.undo()
+    assert llm.generate("Once", SamplingParams(max_tokens=1))[0].token_ids
+
+
+def test_a_stream_that_the_collector_ends_during_a_turn_is_cancelled_by_the_next(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True)
+    forgotten = llm.stream(PROMPTS[0], params)
+    next(forgotten)
+    schedule = llm._engine.core._scheduler.schedule
+
+    def collect_then_schedule() -> Step | None:
+        forgotten.close()
+        return schedule()
+
+    monkeypatch.setattr(llm._engine.core._scheduler, "schedule", collect_then_schedule)
+    llm.generate(PROMPTS[1], SamplingParams(temperature=0.0, max_tokens=3))
+    monkeypatch.undo()
+    assert (llm.counters().running, llm.counters().kv_blocks_used) == (0, 0)
+
+
+def test_a_stream_of_a_closed_engine_says_so(default_gguf: Path) -> None:
+    with LLM(str(default_gguf), max_model_len=64, kv_memory="64MiB") as short:
+        stream = short.stream("Once", SamplingParams(max_tokens=40, ignore_eos=True))
+        next(stream)
+    with pytest.raises(NetgainError, match="closed"):
+        list(stream)

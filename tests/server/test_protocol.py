@@ -1,6 +1,7 @@
 """What the request bodies mean; refusals are tested from outside (tests/api)."""
 
 import pytest
+from pydantic import ValidationError
 
 from netgain.server.errors import ApiError
 from netgain.server.protocol import (
@@ -82,3 +83,30 @@ def test_a_refusal_does_not_repeat_the_prompt() -> None:
     with pytest.raises(ApiError) as caught:
         ChatRequest.parse({"messages": [{"role": "user", "content": {"secret words": 1}}]})
     assert "secret" not in str(caught.value)
+
+
+MANY = 100_000
+MANY_FIELDS = {f"field{at}": 1 for at in range(MANY)}
+USER = {"role": "user", "content": "x"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"stop": [1] * MANY}, "stop[0]"),
+        ({"stop_token_ids": ["x"] * MANY}, "stop_token_ids[0]"),
+        ({"messages": [{"role": "user", "content": [{}] * MANY}]}, "messages[0].content[0].type"),
+        ({"messages": [{**USER, **MANY_FIELDS}]}, "messages[0].field0"),
+        ({"netgain": MANY_FIELDS}, "netgain.field0"),
+        (MANY_FIELDS, "field0"),
+    ],
+)
+def test_a_hundred_thousand_faults_cost_what_one_does(
+    fields: dict[str, object], param: str
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        ChatRequest.parse({"messages": [USER], **fields})
+    assert caught.value.detail.param == param
+    fault = caught.value.__cause__
+    assert isinstance(fault, ValidationError)
+    assert fault.error_count() < 8

@@ -1,6 +1,7 @@
 """Stop strings over any cutting of the text give what the whole text gives."""
 
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -87,3 +88,16 @@ def test_thousands_of_long_stop_strings_cost_no_more_per_character_than_one() ->
         many.push(delta)
     # 100,000 characters; a comparison with every stop string would take minutes.
     assert time.process_time() - began < 2
+
+
+def test_long_stop_strings_cost_nothing_until_the_text_begins_them() -> None:
+    stops = [f"{at:02}" + "x" * 4090 for at in range(64)]
+    tracemalloc.start()
+    try:
+        matchers = [StopStrings(stops) for _ in range(128)]
+        for matcher in matchers:
+            matcher.push("00xx")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 64 * 1024 * len(matchers)

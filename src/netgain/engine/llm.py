@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,7 +17,7 @@ from netgain.config import (
 )
 from netgain.cost.step_time import StepTimeEstimator
 from netgain.engine.assembly import build_engine
-from netgain.engine.events import EmitOutputs, RequestAborted, RequestArrived
+from netgain.engine.events import EmitOutputs, Event, RequestAborted, RequestArrived
 from netgain.engine.messages import (
     EngineInfo,
     EngineRequest,
@@ -78,6 +79,13 @@ class _Pending:
         self.first_token_ns: int | None = None
         self.stopped = False
         self.completion: Completion | None = None
+        self.error: str | None = None
+
+    def ended(self) -> bool:
+        """Whether the answer is there. Raises `NetgainError` if the engine could not answer."""
+        if self.error is not None:
+            raise NetgainError(f"the engine could not answer: {self.error}")
+        return self.completion is not None
 
 
 class LLM:
@@ -135,6 +143,8 @@ class LLM:
         )
         self._pending: dict[RequestId, _Pending] = {}
         self._numbers = itertools.count()
+        self._driving = threading.Lock()
+        self._driver = threading.get_ident()
         self._closed = False
 
     def generate(
@@ -152,9 +162,9 @@ class LLM:
         ids = [request.id for request, _ in arrivals]
         for request, pending in arrivals:
             self._pending[request.id] = pending
-        self._runner.turn([RequestArrived(request) for request, _ in arrivals])
         try:
-            while any(self._pending[request_id].completion is None for request_id in ids):
+            self._turn([RequestArrived(request) for request, _ in arrivals])
+            while not all(pending.ended() for _, pending in arrivals):
                 self._turn()
         except BaseException:
             self._abandon(ids)
@@ -167,10 +177,10 @@ class LLM:
         """Yields text as it comes; closing the iterator cancels the request."""
         request, pending = self._prepare(prompt, sampling_params or SamplingParams())
         self._pending[request.id] = pending
-        self._runner.turn([RequestArrived(request)])
         shown = 0
         try:
-            while pending.completion is None:
+            self._turn([RequestArrived(request)])
+            while not pending.ended():
                 self._turn()
                 if len(pending.pieces) > shown and pending.completion is None:
                     text = "".join(pending.pieces[shown:])
@@ -259,14 +269,34 @@ class LLM:
                     "prompt",
                 )
 
-    def _turn(self) -> None:
-        self._runner.turn(self._inbox.take(self._runner.seconds_to_timer()))
+    def _turn(self, events: list[Event] | None = None) -> None:
+        """One turn of the core with these events, or with those that come next."""
+        if self._closed:
+            raise NetgainError("this LLM was closed before the answer was complete")
+        if not self._driving.acquire(blocking=False):
+            raise NetgainError(
+                "another thread is using this LLM; use it from one at a time, or serve over HTTP"
+            )
+        try:
+            self._driver = threading.get_ident()
+            if events is None:
+                events = self._inbox.take(self._runner.seconds_to_timer())
+            self._runner.turn(events)
+        finally:
+            self._driving.release()
 
     def _abandon(self, ids: Sequence[RequestId]) -> None:
-        """Cancels what has not ended and forgets the requests."""
-        gone = [request_id for request_id in ids if self._pending.pop(request_id, None)]
-        if gone and not self._closed:
-            self._runner.turn([RequestAborted(request_id) for request_id in gone])
+        """Cancels what has not ended and forgets the requests.
+
+        The garbage collector may call this by ending a stream: in the middle of a turn, or on the
+        executor's thread. Then the next turn cancels.
+        """
+        for request_id in ids:
+            if self._pending.pop(request_id, None) is not None:
+                self._inbox.post(RequestAborted(request_id))
+        between_turns = threading.get_ident() == self._driver and not self._driving.locked()
+        if between_turns and not self._closed:
+            self._turn(self._inbox.take())
 
     def _take_outputs(self, emitted: EmitOutputs) -> None:
         stopped: list[RequestId] = []
@@ -303,7 +333,9 @@ class LLM:
     def _finish(self, pending: _Pending, output: RequestOutput, received_ns: int) -> None:
         reason = FinishReason.STOP if pending.stopped else output.finish_reason
         if reason is None or reason is FinishReason.ERROR:
-            raise NetgainError(f"the engine could not answer: {output.error}")
+            # Whoever waits for this request is told; others take part in the same turn.
+            pending.error = output.error or "no reason given"
+            return
         ledger = pending.ledger
         if output.ledger is not None:
             ledger.adopt(output.ledger)

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Final, assert_never
 
 import msgspec
@@ -146,7 +147,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(format="%(asctime)s engine %(levelname)s %(message)s")
     settings = EngineSettings.model_validate_json(sys.stdin.buffer.readline())
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    threading.Thread(target=_die_with_parent, args=(arguments.connect,), daemon=True).start()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.IDENTITY, arguments.identity.encode())
@@ -166,9 +167,14 @@ def main() -> int:
     return 0
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(endpoint: str) -> None:
     while os.read(sys.stdin.fileno(), 4096):
         pass
+    # A parent that was killed left its socket behind, in a directory that holds nothing else.
+    socket_path = Path(endpoint.removeprefix("ipc://"))
+    with contextlib.suppress(OSError):
+        socket_path.unlink()
+        socket_path.parent.rmdir()
     os._exit(1)
 
 

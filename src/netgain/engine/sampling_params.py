@@ -10,7 +10,7 @@ from netgain.errors import InvalidRequestError
 MAX_STOP_STRINGS: Final = 64
 MAX_STOP_BYTES: Final = 4096
 MAX_STOP_TOKEN_IDS: Final = 1024
-_MAX_SEED: Final = 2**63 - 1
+_MAX_INT64: Final = 2**63 - 1
 GREEDY_TEMPERATURE: Final = 1e-5
 """At and below this a temperature means greedy: dividing by less gains nothing but overflow."""
 
@@ -42,9 +42,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             raise InvalidRequestError("top_p must be above 0 (and at most 1)", "top_p")
         if self.top_k < -1:
             raise InvalidRequestError("top_k must be 0 or -1 (no limit), or at least 1", "top_k")
+        if self.top_k > _MAX_INT64:
+            raise InvalidRequestError("top_k must fit in 64 bits", "top_k")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise InvalidRequestError("max_tokens must be at least 1", "max_tokens")
-        if self.seed is not None and not -_MAX_SEED - 1 <= self.seed <= _MAX_SEED:
+        if self.seed is not None and not -_MAX_INT64 - 1 <= self.seed <= _MAX_INT64:
             raise InvalidRequestError("seed must fit in 64 bits", "seed")
         if len(self.stop) > MAX_STOP_STRINGS:
             raise InvalidRequestError(
@@ -61,6 +63,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         if len(self.stop_token_ids) > MAX_STOP_TOKEN_IDS:
             raise InvalidRequestError(
                 f"stop_token_ids has more than {MAX_STOP_TOKEN_IDS} entries", "stop_token_ids"
+            )
+        if any(not 0 <= id_ <= _MAX_INT64 for id_ in self.stop_token_ids):
+            raise InvalidRequestError(
+                "stop_token_ids must hold token ids: 0 and up, within 64 bits", "stop_token_ids"
             )
 
     @property

@@ -35,6 +35,7 @@ _U32: Final = _SCALARS[4]
 _U64: Final = _SCALARS[10]
 _DEFAULT_ALIGNMENT: Final = 32
 _MAX_DIMS: Final = 8
+_MAX_NESTING: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class _Cursor:
         self.at = end
         return raw.decode("utf-8", "replace")
 
-    def value(self, kind: int) -> MetadataValue:
+    def value(self, kind: int, depth: int = 0) -> MetadataValue:
         if kind == _STRING:
             return self.string()
         if kind == _ARRAY:
@@ -103,7 +104,9 @@ class _Cursor:
                 raise struct.error("array longer than the file")
             if element in _SCALARS:
                 return self._scalars(_SCALARS[element], count)
-            return [self.value(element) for _ in range(count)]
+            if depth >= _MAX_NESTING:
+                raise ModelError(f"{self.path}: metadata is nested too deeply; file is corrupt")
+            return [self.value(element, depth + 1) for _ in range(count)]
         if kind not in _SCALARS:
             raise ModelError(f"{self.path}: unknown GGUF metadata type {kind}")
         return self.scalar(_SCALARS[kind])

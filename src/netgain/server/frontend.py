@@ -1,5 +1,6 @@
 """The life of a request before and after the engine, without HTTP."""
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ class Frontend:
         self._held = 0
         self._open: dict[str, tuple[Generation, ...]] = {}
         self._draining = False
+        self._numbers = itertools.count()
 
     @property
     def text(self) -> ModelText:
@@ -120,9 +122,10 @@ class Frontend:
                 raise deadline_exceeded()
         generations: list[Generation] = []
         try:
-            for at, ids in enumerate(prompts):
-                # A slash cannot be in a client's own id: no other request's name is hit.
-                engine_id = RequestId(job.id if len(prompts) == 1 else f"{job.id}/{at}")
+            for ids in prompts:
+                # No client can ask for an id with a slash, and no number comes twice: an engine
+                # id is never that of another request, nor of one that is still being aborted.
+                engine_id = RequestId(f"{job.id}/{next(self._numbers)}")
                 events = self._client.submit(
                     EngineRequest(
                         id=engine_id,

@@ -5,9 +5,17 @@ built yet; the last kind is refused by name unless it holds its harmless default
 """
 
 from collections.abc import Callable
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 from pydantic import ValidationError as PydanticError
 
 from netgain.engine.sampling_params import SamplingParams
@@ -16,8 +24,11 @@ from netgain.server.errors import ApiError, bad_request
 
 MAX_PROMPTS: Final = 128
 MAX_MESSAGES: Final = 4096
+MAX_PARTS: Final = 1024
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600.0
 MAX_SALT_CHARS: Final = 1024
+MAX_FIELDS: Final = 64
+"""More than any object here has."""
 
 IGNORED_FIELDS: Final = frozenset(
     {
@@ -74,12 +85,30 @@ PromptText = str | tuple[int, ...]
 """One prompt: text, or token ids as they are."""
 
 
+Item = TypeVar("Item")
+FailFastList = Annotated[list[Item], Field(fail_fast=True)]
+"""A list whose first bad item ends the validation: a body has room for millions of them."""
+
 Number = Annotated[float, Field(strict=True)]
 """A JSON number, with or without a fraction; no string, no boolean."""
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class _Fields(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_unknown_field_is_enough(cls, value: object) -> object:
+        """Each unknown field is an error of its own, and a body has room for a million of them."""
+        if not isinstance(value, dict) or len(value) <= MAX_FIELDS:
+            return value
+        few = {name: value[name] for name in cls.model_fields if name in value}
+        unknown = next(name for name in value if name not in few)
+        return {**few, unknown: value[unknown]}
+
+
+class _Body(_Fields):
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 class StreamOptions(_Body):
@@ -107,8 +136,8 @@ class _Generation(_Body):
     top_p: Number | None = None
     top_k: StrictInt | None = None
     seed: StrictInt | None = None
-    stop: StrictStr | list[StrictStr] | None = None
-    stop_token_ids: list[StrictInt] | None = None
+    stop: StrictStr | FailFastList[StrictStr] | None = None
+    stop_token_ids: FailFastList[StrictInt] | None = None
     ignore_eos: StrictBool | None = None
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
@@ -194,13 +223,11 @@ class TextPart(_Body):
     text: StrictStr
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(_Fields):
     """One message. Fields the templates read beyond these (`name`, `tool_call_id`) pass through."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: StrictStr | list[TextPart]
+    content: StrictStr | Annotated[FailFastList[TextPart], Field(max_length=MAX_PARTS)]
     name: StrictStr | None = None
     tool_call_id: StrictStr | None = None
     refusal: None = None
@@ -223,7 +250,7 @@ class ChatMessage(BaseModel):
 class ChatRequest(_Generation):
     """The body of `POST /v1/chat/completions`."""
 
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    messages: FailFastList[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     max_completion_tokens: StrictInt | None = None
 
     def limit(self) -> int | None:
@@ -296,7 +323,8 @@ def _first_fault(error: PydanticError) -> ApiError:
     """One error, in words, for the first field at fault; the input itself is not repeated."""
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     # Where a field may be one of several types, each reports: the one that got furthest is meant.
-    fault = max(faults, key=lambda fault: len(fault["loc"]))
+    # A list that is too long was at least a list.
+    fault = max(faults, key=lambda fault: (len(fault["loc"]), fault["type"] == "too_long"))
     where = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}"
         for part in fault["loc"]
