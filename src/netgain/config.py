@@ -118,7 +118,7 @@ class ServerSettings(_Section):
     api_key: str | None = Field(default=None, min_length=1)
     max_queue: int = Field(default=256, ge=0)
     """Requests that may wait in the engine; one more is answered 429 with Retry-After."""
-    request_timeout_s: float | None = Field(default=None, gt=0)
+    request_timeout_s: float | None = Field(default=None, gt=0, le=7 * 24 * 3600)
     """Deadline of a request that states none."""
     ledger_history: int = Field(default=4096, ge=0, le=1 << 20)
     """Ended requests whose ledger `/v1/requests/{id}/ledger` still answers."""

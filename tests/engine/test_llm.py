@@ -336,3 +336,9 @@ def test_a_stream_of_a_closed_engine_says_so(default_gguf: Path) -> None:
         next(stream)
     with pytest.raises(NetgainError, match="closed"):
         list(stream)
+
+
+@pytest.mark.parametrize("prompts", [None, 5, b"abc", [[1.5]], [[True]], [["a"]], [1, "a"], [None]])
+def test_what_is_no_prompt_is_refused(llm: LLM, prompts: object) -> None:
+    with pytest.raises(InvalidRequestError, match="prompts must be"):
+        llm.generate(prompts)  # type: ignore[arg-type]

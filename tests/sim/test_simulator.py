@@ -4,10 +4,11 @@ import time
 
 import pytest
 
-from netgain.cost.step_time import StepLoad
+from netgain.cost.step_time import StepLoad, StepTimeModel
 from netgain.engine.messages import EngineRequest, FinishReason, RequestId
 from netgain.engine.sampling_params import SamplingParams
 from netgain.engine.step import Step
+from netgain.errors import ConfigurationError, InvalidRequestError
 from netgain.ledger.record import covered_ns
 from netgain.sim.clock import VirtualClock
 from netgain.sim.simulator import Arrival
@@ -112,3 +113,16 @@ def test_ten_thousand_requests_take_less_than_a_minute() -> None:
     done = make_simulator().run(arrivals)
     assert time.perf_counter() - began < 60
     assert all(request.finish_reason is FinishReason.LENGTH for request in done.values())
+
+
+@pytest.mark.parametrize("at", [float("nan"), 1.5, -1])
+def test_an_arrival_at_no_time_is_refused(at: int) -> None:
+    request = EngineRequest(id=RequestId("r"), prompt_ids=(1,), sampling=SamplingParams())
+    with pytest.raises(InvalidRequestError, match="whole number"):
+        Arrival(at, request)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e300])
+def test_an_impossible_step_time_is_refused(seconds: float) -> None:
+    with pytest.raises(ConfigurationError, match="token_s"):
+        StepTimeModel(0.1, 0.0, seconds, 0.0, 0.0)

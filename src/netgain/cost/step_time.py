@@ -9,7 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from netgain.errors import ConfigurationError
+
 _FEATURES: Final = 5
+_LONGEST_TERM_S: Final = 1e6
 _SETTLED: Final = 1e-5
 _FIT_EVERY_STEPS: Final = 32
 _PACE_GAIN: Final = 0.1
@@ -62,6 +65,15 @@ class StepTimeModel:
     token_s: float
     context_s: float
     pair_s: float
+
+    def __post_init__(self) -> None:
+        """Raises `ConfigurationError` for a term that is negative or not a number."""
+        for name in ("base_s", "slice_s", "token_s", "context_s", "pair_s"):
+            seconds = getattr(self, name)
+            if not 0.0 <= seconds < _LONGEST_TERM_S:
+                raise ConfigurationError(
+                    f"{name} is {seconds}: give seconds from 0 to {_LONGEST_TERM_S:g}"
+                )
 
     def step_s(self, load: StepLoad) -> float:
         """Seconds a step of this load takes; 0 for an empty one."""

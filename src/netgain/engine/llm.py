@@ -6,7 +6,7 @@ import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from netgain.config import (
     EngineSettings,
@@ -39,6 +39,7 @@ from netgain.text.stream import TextStream
 
 Prompt: TypeAlias = str | Sequence[int]
 Message: TypeAlias = Mapping[str, str]
+_NOT_PROMPTS: Final = "prompts must be a text, a list of token ids (integers), or a list of these"
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,19 +359,33 @@ def _answer(pending: _Pending) -> Completion:
 
 
 def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt, or many; a flat list of integers is one prompt of token ids."""
+    """One prompt, or many; a flat list of integers is one prompt of token ids.
+
+    Raises `InvalidRequestError` for anything that is neither: callers are not always typed.
+    """
     if isinstance(prompts, str):
         return [prompts]
+    if not _is_list(prompts):
+        raise InvalidRequestError(f"{_NOT_PROMPTS}, not {type(prompts).__name__}", "prompt")
+    if prompts and all(_is_token_id(item) for item in prompts):
+        return [[item for item in prompts if isinstance(item, int)]]
     listed: list[Prompt] = []
-    single: list[int] = []
     for item in prompts:
-        if isinstance(item, int):
-            single.append(item)
-        else:
+        if isinstance(item, str) or (
+            _is_list(item) and not isinstance(item, int) and all(map(_is_token_id, item))
+        ):
             listed.append(item)
-    if single and listed:
-        raise InvalidRequestError("prompts mix token ids with whole prompts", "prompt")
-    return [single] if single else listed
+        else:
+            raise InvalidRequestError(f"{_NOT_PROMPTS}; one of them is {item!r:.60}", "prompt")
+    return listed
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
+
+
+def _is_token_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _params(

@@ -137,10 +137,6 @@ def read_header(path: Path) -> GGUFHeader:
         raise ModelError(
             f"{path}: the GGUF header is cut short ({error}); fetch the file again"
         ) from error
-    except RecursionError as error:
-        raise ModelError(
-            f"{path}: the GGUF metadata is nested too deeply; fetch the file again"
-        ) from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
 

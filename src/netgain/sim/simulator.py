@@ -19,6 +19,7 @@ from netgain.engine.events import (
 )
 from netgain.engine.messages import EngineRequest, FinishReason, RequestId
 from netgain.engine.step import Step
+from netgain.errors import InvalidRequestError
 from netgain.ledger.record import LedgerRecord
 from netgain.sim.clock import VirtualClock
 from netgain.sim.step_outcome import StepOutcome
@@ -30,6 +31,13 @@ class Arrival:
 
     at_ns: int
     request: EngineRequest
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequestError` for a time that is not a whole number of nanoseconds."""
+        if not isinstance(self.at_ns, int) or self.at_ns < 0:
+            raise InvalidRequestError(
+                f"a request arrives at {self.at_ns!r}: give nanoseconds, a whole number from 0 up"
+            )
 
 
 @dataclass(slots=True)
@@ -88,8 +96,13 @@ class Simulator:
         self._requests: dict[RequestId, SimulatedRequest] = {}
 
     def run(self, arrivals: Iterable[Arrival]) -> dict[RequestId, SimulatedRequest]:
-        """Serves all arrivals to the end; what became of each."""
+        """Serves all arrivals to the end; what became of each.
+
+        Raises `InvalidRequestError` for an id that comes twice.
+        """
         for arrival in arrivals:
+            if arrival.request.id in self._requests:
+                raise InvalidRequestError(f"two requests have the id {arrival.request.id}")
             self._requests[arrival.request.id] = SimulatedRequest(arrival.at_ns)
             self._post(arrival.at_ns, RequestArrived(arrival.request))
         while self._heap:
