@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from netgain import LLM, SamplingParams
+from netgain.engine.events import PublishKVEvents
 from netgain.engine.messages import FinishReason
 from netgain.engine.runner import Journal
 from netgain.engine.step import Step
 from netgain.errors import CapacityError, ConfigurationError, InvalidRequestError, NetgainError
+from netgain.kv.events import BlockStored
 from netgain.ledger.stages import LedgerStage
 from netgain.models.causal_lm import CausalLM
 from netgain.models.checkpoint import open_checkpoint
@@ -290,8 +292,20 @@ def test_a_setting_that_cannot_work_is_a_configuration_error(
 def test_the_journal_holds_everything_that_happened(default_gguf: Path) -> None:
     journal = Journal()
     with LLM(str(default_gguf), max_model_len=128, kv_memory="32MiB", journal=journal) as recorded:
-        recorded.generate(PROMPTS[:2], SamplingParams(temperature=0.0, max_tokens=3))
+        prompt = recorded.tokenizer.encode(PROMPTS[15])[:40]
+        recorded.generate([prompt], SamplingParams(temperature=0.0, max_tokens=3))
     assert len(journal.events) == len(journal.actions) >= 4
+    published = [
+        event
+        for _, actions in journal.actions
+        for action in actions
+        if isinstance(action, PublishKVEvents)
+        for event in action.events
+    ]
+    first, second = published
+    assert isinstance(first, BlockStored)
+    assert isinstance(second, BlockStored)
+    assert (first.parent_hash, second.parent_hash) == (None, first.block_hash)
 
 
 def test_a_failed_step_is_told_to_every_stream_that_was_in_it(

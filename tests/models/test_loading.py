@@ -263,8 +263,6 @@ def test_opening_a_checkpoint_does_not_import_torch(tmp_path: Path, weights: Wei
 
 OPEN: Final = """
 import sys
-import time
-from collections import Counter
 from pathlib import Path
 from netgain.models.checkpoint import open_checkpoint
 open_checkpoint(Path(sys.argv[1]))
@@ -272,8 +270,6 @@ assert "torch" not in sys.modules
 """
 GROWTH: Final = """
 import sys
-import time
-from collections import Counter
 from pathlib import Path
 from netgain.models.checkpoint import open_checkpoint
 from netgain.models.loading import load_model
@@ -285,6 +281,17 @@ before = kib("VmRSS")
 model = load_model(open_checkpoint(Path(sys.argv[1])), TorchOps())
 print(kib("VmHWM") - before, kib("VmRSS") - before)
 """
+ENGINE_GROWTH: Final = """
+import sys
+from pathlib import Path
+from netgain.engine.llm import LLM
+def kib(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1])
+before = kib("VmRSS")
+with LLM(sys.argv[1]) as llm:
+    print(kib("VmHWM") - before, kib("VmRSS") - before)
+"""
 
 
 def run(code: str, path: Path) -> str:
@@ -294,8 +301,11 @@ def run(code: str, path: Path) -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.model
-def test_loading_the_default_model_peaks_below_1_3_times_what_stays(default_gguf: Path) -> None:
-    peak, final = map(int, run(GROWTH, default_gguf).split())
+@pytest.mark.parametrize("code", [GROWTH, ENGINE_GROWTH], ids=["the model", "the whole engine"])
+def test_loading_the_default_model_peaks_below_1_3_times_what_stays(
+    default_gguf: Path, code: str
+) -> None:
+    peak, final = map(int, run(code, default_gguf).split())
     assert final > 500_000
     assert peak <= 1.3 * final
 

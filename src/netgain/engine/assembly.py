@@ -45,10 +45,13 @@ def build_engine(
     settings: EngineSettings,
     post: Callable[[Event], None],
     report: Callable[[LoadPart], None],
+    *,
+    record_kv_events: bool = False,
 ) -> Engine:
     """Loads the model and gets everything ready to serve; `report` hears of each part's time.
 
-    `post` receives the executor's events, on its thread. Raises `ModelError`,
+    `post` receives the executor's events, on its thread. With `record_kv_events` the core publishes
+    what enters and leaves the prefix index. Raises `ModelError`,
     `ConfigurationError` or `CapacityError` with what to do about it.
     """
     parts: list[LoadPart] = []
@@ -83,7 +86,11 @@ def build_engine(
         model, groups, plan.pool_blocks, plan.max_model_len, clock, post, device_thread
     )
     kv = KVManager(
-        len(groups), plan.pool_blocks, settings.kv.block_tokens, settings.kv.prefix_cache
+        len(groups),
+        plan.pool_blocks,
+        settings.kv.block_tokens,
+        settings.kv.prefix_cache,
+        record_kv_events,
     )
     done("allocate", time.perf_counter() - began)
 

@@ -93,7 +93,8 @@ class LLM:
     """Loads a model and generates.
 
     `model` is a stored name, a GGUF file or a checkpoint folder. `kv_memory` takes sizes such as
-    `"512MiB"`. Raises `ModelError`, `ConfigurationError` or `CapacityError` when it cannot start.
+    `"512MiB"`. A `journal` is filled with every event and action, `kv_events` among them. Raises
+    `ModelError`, `ConfigurationError` or `CapacityError` when it cannot start.
 
     Not for use from several threads at once; serve over HTTP for that.
     """
@@ -132,7 +133,12 @@ class LLM:
         )
         self._inbox = EventInbox()
         self.load: list[LoadPart] = []
-        engine = build_engine(settings, self._inbox.post, self.load.append)
+        engine = build_engine(
+            settings,
+            self._inbox.post,
+            self.load.append,
+            record_kv_events=journal is not None,
+        )
         self.info: EngineInfo = engine.info
         self._engine = engine
         source = engine.checkpoint.header or engine.checkpoint.path
