@@ -93,11 +93,6 @@ class IpcEngineClient:
         """The latest snapshot of this engine life's counters."""
         return self._counters
 
-    @property
-    def clock_offset_ns(self) -> int:
-        """The engine's clock less ours, as measured."""
-        return self._clock.offset_ns
-
     def begin(self, endpoint: str) -> None:
         """Listens at `endpoint` for a new engine process; call from the running loop."""
         self._stop_listening()
