@@ -1,0 +1,48 @@
+// What kernels of every instruction set share, over the vector functions of one. Included inside
+// each instruction set's own translation unit.
+#pragma once
+
+namespace netgain {
+namespace {
+
+inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// e ** x, within 2 units in the last place; below -87.3 it is 0 and above 88 it stops growing.
+// Polynomial of Cephes' expf after reduction by ln 2 in two parts.
+inline F exponential(F x) {
+  F clamped = min(max(x, set1(-87.0f)), set1(88.0f));
+  F n = round(mul(clamped, set1(1.44269504088896341f)));
+  F r = fma(n, set1(-0.693359375f), clamped);
+  r = fma(n, set1(2.12194440e-4f), r);
+  F p = set1(1.9875691500e-4f);
+  p = fma(p, r, set1(1.3981999507e-3f));
+  p = fma(p, r, set1(8.3334519073e-3f));
+  p = fma(p, r, set1(4.1665795894e-2f));
+  p = fma(p, r, set1(1.6666665459e-1f));
+  p = fma(p, r, set1(5.0000001201e-1f));
+  p = add(fma(mul(r, r), p, r), set1(1.0f));
+  return mul(p, power_of_two(n));
+}
+
+// Quantises 32 floats (32 / kLanes vectors): value = scale * int8, nearest, ties to even.
+inline void quantize_block(const F* x, int64_t row, int64_t block, const QuantizedRows& out) {
+  F largest = abs(x[0]);
+  for (int i = 1; i < kBlock / kLanes; ++i) largest = max(largest, abs(x[i]));
+  float scale = reduce_max(largest) * (1.0f / 127.0f);
+  F inverse = set1(scale > 0.0f ? 1.0f / scale : 0.0f);
+  int8_t* values = out.values + (row * out.blocks + block) * kBlock;
+  F sums = zero();
+  for (int i = 0; i < kBlock / kLanes; ++i) {
+    F whole = max(min(round(mul(x[i], inverse)), set1(127.0f)), set1(-127.0f));
+    store_int8(values + i * kLanes, whole);
+    sums = add(sums, whole);
+  }
+  int32_t sum = reduce_add_int(sums);
+  int64_t at = row * out.blocks + block;
+  out.scales[at] = scale;
+  out.sums[at] = sum;
+  out.scaled_sums[at] = scale * static_cast<float>(sum);
+}
+
+}  // namespace
+}  // namespace netgain

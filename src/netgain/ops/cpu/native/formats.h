@@ -1,0 +1,98 @@
+// Storage formats shared by packing, kernels and plan.
+//
+// Letters: T tokens of a step, N rows, O output and I input features, H query heads, K key-value
+// heads, D head dim, S slots of a KV block.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace netgain {
+
+// A packed matrix [O, I] is cut into tiles of 16 output features, so that a kernel of any vector
+// width computes whole tiles with one output feature per lane: each output is then summed in the
+// order of its input features, whatever the instruction set and however many rows share the call.
+inline constexpr int kTile = 16;
+
+// Input features that share a scale, in weights and in quantised activations.
+inline constexpr int kBlock = 32;
+
+// Values are part of the interface to Python.
+enum class WeightFormat : int32_t { kFp32 = 0, kBf16 = 1, kFp16 = 2, kQ8_0 = 3, kQ4_0 = 4, kQ4_1 = 5 };
+
+// Quantised: tile-major, then block: [O/16][I/32] of
+//     float16 scale[16]              one per output feature
+//     float16 minimum[16]            kQ4_1 only
+//     kQ8_0:      int8  [8][16][4]   quad q of input features 4 q .. 4 q + 3, per output feature
+//     kQ4_0/kQ4_1: uint8 [4][16][4]  low nibble: quad 2 q, high nibble: quad 2 q + 1
+// as exact as the GGUF blocks they come from: scale * q, scale * (q - 8), scale * q + minimum.
+// Dense: [O/16][I][16] elements. Missing rows and columns of the last tile and block are zero.
+constexpr bool is_quantized(WeightFormat format) { return format >= WeightFormat::kQ8_0; }
+
+constexpr int64_t quantized_block_bytes(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kQ8_0: return 32 + 512;
+    case WeightFormat::kQ4_0: return 32 + 256;
+    case WeightFormat::kQ4_1: return 64 + 256;
+    default: return 0;
+  }
+}
+
+constexpr int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+// Bytes of one tile over all input features.
+constexpr int64_t tile_bytes(WeightFormat format, int64_t columns) {
+  return is_quantized(format) ? round_up(columns, kBlock) / kBlock * quantized_block_bytes(format)
+                              : columns * kTile * (format == WeightFormat::kFp32 ? 4 : 2);
+}
+
+struct Matrix {
+  WeightFormat format;
+  int64_t rows;     // output features
+  int64_t columns;  // input features
+  const uint8_t* data;
+  const float* bias;  // [rows rounded up to tiles] or null
+
+  int64_t tiles() const { return (rows + kTile - 1) / kTile; }
+  int64_t blocks() const { return (columns + kBlock - 1) / kBlock; }
+  const uint8_t* tile(int64_t index) const { return data + index * tile_bytes(format, columns); }
+};
+
+// Activations as int8 in blocks of 32 input features: value = scale * int8.
+struct QuantizedRows {
+  int8_t* values;  // [rows][blocks * 32], zero behind the last feature
+  float* scales;   // [rows][blocks]
+  int32_t* sums;   // [rows][blocks], of the int8 values
+  float* scaled_sums;  // [rows][blocks], scale * sum
+  int64_t blocks;
+};
+
+// How keys and values are kept. A record (one block of one KV group) is, per layer,
+//     keys   [K] of elements [D][S]   (token innermost: scores of 16 tokens are one vector)
+//     values [K] of elements [S][D]
+// and, kInt8 only, behind the elements of each head's keys and of its values float32 scale[S].
+enum class KVFormat : int32_t { kFp32 = 0, kBf16 = 1, kFp16 = 2, kInt8 = 3 };
+
+constexpr int64_t kv_element_bytes(KVFormat format) {
+  switch (format) {
+    case KVFormat::kFp32: return 4;
+    case KVFormat::kInt8: return 1;
+    default: return 2;
+  }
+}
+
+struct KVLayout {
+  KVFormat format;
+  int64_t layers, kv_heads, head_dim, block_tokens;
+
+  int64_t head_bytes() const {  // keys (or values) of one head
+    return block_tokens * (head_dim * kv_element_bytes(format) + (format == KVFormat::kInt8 ? 4 : 0));
+  }
+  int64_t keys_offset(int64_t layer, int64_t head) const { return (layer * 2 * kv_heads + head) * head_bytes(); }
+  int64_t values_offset(int64_t layer, int64_t head) const {
+    return ((layer * 2 + 1) * kv_heads + head) * head_bytes();
+  }
+  int64_t record_bytes() const { return layers * 2 * kv_heads * head_bytes(); }
+};
+
+}  // namespace netgain
