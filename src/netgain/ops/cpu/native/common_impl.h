@@ -7,7 +7,8 @@ namespace {
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// e ** x, within 2 units in the last place; below -87.3 it is 0 and above 88 it stops growing.
+// e ** x, within 2 units in the last place, for x clamped to [-87, 88]: a masked score of -infinity
+// still gives 1e-38, so whoever masks sets the weight to 0.
 // Polynomial of Cephes' expf after reduction by ln 2 in two parts.
 inline F exponential(F x) {
   F clamped = min(max(x, set1(-87.0f)), set1(88.0f));
