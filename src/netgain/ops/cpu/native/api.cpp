@@ -1,0 +1,90 @@
+// The C functions that Python calls. None throws: what can fail returns null or -1.
+#include <new>
+#include <utility>
+
+#include "dispatch.h"
+#include "plan.h"
+
+#define NETGAIN_API extern "C" __attribute__((visibility("default")))
+
+namespace {
+using netgain::Plan;
+using netgain::Pool;
+}  // namespace
+
+NETGAIN_API Pool* ng_pool_create(int threads, const int* cpus, int count) {
+  try {
+    return new Pool(threads, std::vector<int>(cpus, cpus + count));
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+NETGAIN_API void ng_pool_destroy(Pool* pool) { delete pool; }
+
+NETGAIN_API Plan* ng_plan_create(Pool* pool, int64_t max_tokens, int64_t max_rows, int64_t vocabulary,
+                                 const float* inverse_frequencies, int64_t pairs) {
+  try {
+    return new Plan(*pool, netgain::kernels(), max_tokens, max_rows, vocabulary, inverse_frequencies, pairs);
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+NETGAIN_API void ng_plan_destroy(Plan* plan) { delete plan; }
+
+NETGAIN_API int ng_plan_group(Plan* plan, const netgain::NgGroup* group) {
+  try {
+    return plan->add_group(*group);
+  } catch (...) {
+    return -1;
+  }
+}
+
+NETGAIN_API int ng_plan_value(Plan* plan, int64_t columns, int quantized, int logit_rows) {
+  try {
+    return plan->add_value(columns, quantized != 0, logit_rows != 0);
+  } catch (...) {
+    return -1;
+  }
+}
+
+NETGAIN_API int ng_plan_op(Plan* plan, const netgain::NgOp* op) {
+  try {
+    plan->add(*op);
+    return 0;
+  } catch (...) {
+    return -1;
+  }
+}
+
+NETGAIN_API int ng_plan_finish(Plan* plan, int logits) {
+  try {
+    plan->finish(logits);
+    return 0;
+  } catch (...) {
+    return -1;
+  }
+}
+
+// 0, or -1 when memory ran out before the step began.
+NETGAIN_API int ng_plan_run(Plan* plan, const netgain::NgStep* step) {
+  try {
+    plan->run(*step);
+    return 0;
+  } catch (...) {
+    return -1;
+  }
+}
+
+NETGAIN_API void ng_plan_time(Plan* plan, int on) { plan->time_phases(on != 0); }
+
+// Kinds and nanoseconds of up to `most` phases since the last call; returns how many there are.
+NETGAIN_API int ng_plan_timings(Plan* plan, int32_t* kinds, int64_t* nanoseconds, int most) {
+  const auto timings = plan->take_timings();
+  for (size_t i = 0; i < timings.size() && i < static_cast<size_t>(most); ++i) {
+    kinds[i] = timings[i].first;
+    nanoseconds[i] = timings[i].second;
+  }
+  return static_cast<int>(timings.size());
+}

@@ -1,0 +1,336 @@
+#include "plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "philox.h"
+
+namespace netgain {
+namespace {
+
+constexpr int64_t kCacheLine = 64;
+// Rough rates of one core, only to cut phases into chunks of a sensible size.
+constexpr double kBytesPerNs = 8, kProductsPerNs = 100;
+// A chunk is worth a few microseconds: far more than taking it costs, far less than a step.
+constexpr double kLeastChunkNs = 3000, kMostChunkNs = 60000;
+constexpr int kChunksPerThread = 4;
+constexpr int kMostChunks = 65535;
+// Rows of activations that stay in the second-level cache while all weights pass by.
+constexpr int64_t kRowBlock = 128;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t now_ns() {
+  using namespace std::chrono;
+  return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+Matrix matrix_of(const NgOp& op) {
+  return {static_cast<WeightFormat>(op.weight_format), op.rows, op.columns, op.data, op.bias};
+}
+
+}  // namespace
+
+void Plan::Free::operator()(void* memory) const { std::free(memory); }
+
+// Zero pages of the system, resident only once written.
+template <class T>
+T* Plan::allocate(int64_t count) {
+  const size_t bytes = static_cast<size_t>(count) * sizeof(T) + kCacheLine;
+  void* memory = std::calloc(1, bytes);
+  if (!memory) throw std::bad_alloc();
+  memory_.emplace_back(memory);
+  auto address = reinterpret_cast<uintptr_t>(memory);
+  return reinterpret_cast<T*>(round_up(static_cast<int64_t>(address), kCacheLine));
+}
+
+Plan::Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t max_rows, int64_t vocabulary,
+           const float* inverse_frequencies, int64_t pairs)
+    : pool_(pool),
+      kernels_(kernels),
+      max_tokens_(max_tokens),
+      max_rows_(max_rows),
+      vocabulary_(vocabulary),
+      pairs_(pairs),
+      inverse_frequencies_(inverse_frequencies, inverse_frequencies + pairs),
+      scratch_(static_cast<size_t>(pool.threads())),
+      cosines_(allocate<float>(max_tokens * pairs)),
+      sines_(allocate<float>(max_tokens * pairs)) {
+  phases_.push_back({Part::kAngles, -1, 0, 0, 0, 0});
+}
+
+int Plan::add_group(const NgGroup& spec) {
+  Group group{};
+  group.spec = spec;
+  group.layout = {static_cast<KVFormat>(spec.format), spec.layers, spec.kv_heads, spec.head_dim, spec.block_tokens};
+  groups_.push_back(std::move(group));
+  return static_cast<int>(groups_.size()) - 1;
+}
+
+int Plan::add_value(int64_t columns, bool quantized, bool logit_rows) {
+  Value value{columns, quantized, logit_rows, nullptr, {}};
+  // Any row may need logits when all of them are asked for; the logits themselves then go to memory
+  // of the caller.
+  const int64_t rows = columns == vocabulary_ ? max_rows_ : max_tokens_;
+  if (quantized) {
+    const int64_t blocks = ceil_div(columns, kBlock);
+    value.rows = {allocate<int8_t>(rows * blocks * kBlock), allocate<float>(rows * blocks),
+                  allocate<int32_t>(rows * blocks), allocate<float>(rows * blocks), blocks};
+  } else {
+    value.x = allocate<float>(rows * columns);
+  }
+  values_.push_back(value);
+  return static_cast<int>(values_.size()) - 1;
+}
+
+void Plan::add(const NgOp& op) {
+  const int index = static_cast<int>(ops_.size());
+  ops_.push_back(op);
+  if (op.kind == kNgAttention) {
+    for (Part part : {Part::kStore, Part::kAttend, Part::kMerge}) phases_.push_back({part, index, 0, 0, 0, 0});
+  } else {
+    phases_.push_back({Part::kMain, index, 0, 0, 0, 0});
+  }
+}
+
+void Plan::finish(int logits) {
+  logits_ = logits;
+  phases_.push_back({Part::kDraw, -1, 0, 0, 0, 0});
+}
+
+void Plan::run(const NgStep& step) {
+  step_ = &step;
+  if (slice_of_.size() < static_cast<size_t>(step.tokens)) slice_of_.resize(static_cast<size_t>(step.tokens));
+  for (int64_t r = 0; r < step.slices; ++r) {
+    std::fill(slice_of_.begin() + step.query_starts[r], slice_of_.begin() + step.query_starts[r + 1],
+              static_cast<int32_t>(r));
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups_[g];
+    group.view = {step.slices,           step.query_starts, step.context_lens, step.tables[g],
+                  step.table_strides[g], step.positions,    slice_of_.data(),  group.spec.records};
+  }
+  int64_t partials = 0;
+  for (const NgOp& op : ops_) {
+    if (op.kind != kNgAttention) continue;
+    Group& group = groups_[static_cast<size_t>(op.group)];
+    if (op.layer == 0 || group.attention.tasks.empty()) {
+      group.attention.build(group.view, op.heads, group.layout, op.window, pool_.threads());
+    }
+    partials = std::max(partials, group.attention.partial_floats);
+    const auto floats = static_cast<size_t>(kernels_.attention_scratch_floats(attention_args(op)));
+    for (auto& scratch : scratch_) {
+      if (scratch.size() < floats) scratch.resize(floats);
+    }
+  }
+  if (step.temperatures) {
+    for (auto& scratch : scratch_) {
+      if (scratch.size() < static_cast<size_t>(vocabulary_)) scratch.resize(static_cast<size_t>(vocabulary_));
+    }
+  }
+  if (partials_.size() < static_cast<size_t>(partials)) partials_.resize(static_cast<size_t>(partials));
+  if (timed_) phase_began_ = now_ns();
+  pool_.run(*this);
+  for (Group& group : groups_) group.attention.clear();
+  step_ = nullptr;
+}
+
+std::vector<std::pair<int, int64_t>> Plan::take_timings() {
+  std::vector<std::pair<int, int64_t>> timings;
+  for (Phase& phase : phases_) {
+    int kind = phase.op < 0 ? static_cast<int>(phase.part) : ops_[static_cast<size_t>(phase.op)].kind * 8 +
+                                                                 static_cast<int>(phase.part);
+    timings.emplace_back(kind, phase.nanoseconds);
+    phase.nanoseconds = 0;
+  }
+  return timings;
+}
+
+// Cuts `units` (tiles or blocks of output features) and `rows` into chunks of similar cost.
+int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products) {
+  if (rows == 0) return 0;
+  phase.row_chunk = std::min(rows, kRowBlock);
+  const int64_t row_chunks = ceil_div(rows, phase.row_chunk);
+  const double unit_ns = std::max(static_cast<double>(unit_bytes) / kBytesPerNs,
+                                  static_cast<double>(phase.row_chunk * unit_products) / kProductsPerNs);
+  const double total_ns = unit_ns * static_cast<double>(units * row_chunks);
+  const double chunk_ns =
+      std::clamp(total_ns / (kChunksPerThread * pool_.threads()), kLeastChunkNs, kMostChunkNs);
+  phase.unit_chunk = std::clamp<int64_t>(static_cast<int64_t>(chunk_ns / unit_ns), 1, units);
+  while (ceil_div(units, phase.unit_chunk) * row_chunks > kMostChunks) phase.unit_chunk *= 2;
+  phase.unit_chunks = ceil_div(units, phase.unit_chunk);
+  return static_cast<int>(phase.unit_chunks * row_chunks);
+}
+
+// `row_work`: floats read or written per row.
+int Plan::divide_rows(Phase& phase, int64_t rows, int64_t row_work) {
+  if (rows == 0) return 0;
+  const int64_t least = std::max<int64_t>(1, static_cast<int64_t>(kLeastChunkNs) * 4 / row_work);
+  phase.row_chunk = std::max(least, ceil_div(rows, kChunksPerThread * pool_.threads()));
+  phase.row_chunk = std::max(phase.row_chunk, ceil_div(rows, kMostChunks));
+  phase.unit_chunks = 1;
+  return static_cast<int>(ceil_div(rows, phase.row_chunk));
+}
+
+int Plan::chunks(int index) {
+  Phase& phase = phases_[static_cast<size_t>(index)];
+  if (phase.part == Part::kAngles) return divide_rows(phase, step_->tokens, pairs_ * 20);
+  if (phase.part == Part::kDraw) {
+    return step_->temperatures ? divide_rows(phase, step_->logit_rows, vocabulary_) : 0;
+  }
+  const NgOp& op = ops_[static_cast<size_t>(phase.op)];
+  const Value& out = values_[static_cast<size_t>(op.out)];
+  const int64_t rows = rows_of(out);
+  switch (op.kind) {
+    case kNgLinear: {
+      const Matrix matrix = matrix_of(op);
+      return divide_units(phase, matrix.tiles(), rows, tile_bytes(matrix.format, matrix.columns),
+                          kTile * matrix.columns);
+    }
+    case kNgGated: {
+      const Matrix matrix = matrix_of(op);
+      return divide_units(phase, ceil_div(matrix.rows / 2, kBlock), rows,
+                          4 * tile_bytes(matrix.format, matrix.columns), 4 * kTile * matrix.columns);
+    }
+    case kNgAttention: {
+      const Group& group = groups_[static_cast<size_t>(op.group)];
+      if (phase.part == Part::kStore) return divide_rows(phase, rows, values_[static_cast<size_t>(op.in)].columns);
+      const auto count = static_cast<int64_t>(phase.part == Part::kAttend ? group.attention.tasks.size()
+                                                                          : group.attention.merges.size());
+      // Tasks differ in length: taken one by one while there are few.
+      phase.row_chunk = std::max<int64_t>(1, count / (16 * pool_.threads()));
+      return static_cast<int>(ceil_div(count, phase.row_chunk));
+    }
+    default: return divide_rows(phase, rows, out.columns);
+  }
+}
+
+void Plan::execute(int index, int chunk, int worker) {
+  const Phase& phase = phases_[static_cast<size_t>(index)];
+  if (phase.part == Part::kAngles) {
+    return angles(chunk * phase.row_chunk, std::min(step_->tokens, (chunk + 1) * phase.row_chunk));
+  }
+  if (phase.part == Part::kDraw) {
+    return draw(chunk * phase.row_chunk, std::min(step_->logit_rows, (chunk + 1) * phase.row_chunk), worker);
+  }
+  const NgOp& op = ops_[static_cast<size_t>(phase.op)];
+  const Value& in = values_[static_cast<size_t>(op.in)];
+  const Value& out = values_[static_cast<size_t>(op.out)];
+  if (op.kind == kNgAttention && phase.part != Part::kStore) {
+    const AttentionPlan& plan = groups_[static_cast<size_t>(op.group)].attention;
+    const int64_t begin = chunk * phase.row_chunk;
+    if (phase.part == Part::kAttend) {
+      const int64_t end = std::min<int64_t>(static_cast<int64_t>(plan.tasks.size()), begin + phase.row_chunk);
+      return kernels_.attend(attention_args(op), plan.tasks.data() + begin, end - begin,
+                             scratch_[static_cast<size_t>(worker)].data());
+    }
+    const int64_t end = std::min<int64_t>(static_cast<int64_t>(plan.merges.size()), begin + phase.row_chunk);
+    return kernels_.merge(attention_args(op), plan.merges.data() + begin, end - begin);
+  }
+  const int64_t unit_chunk = chunk % phase.unit_chunks, row_chunk = chunk / phase.unit_chunks;
+  const int64_t row_begin = row_chunk * phase.row_chunk;
+  const int64_t row_end = std::min(rows_of(out), row_begin + phase.row_chunk);
+  const int64_t unit_begin = unit_chunk * phase.unit_chunk, unit_end = unit_begin + phase.unit_chunk;
+  switch (op.kind) {
+    case kNgEmbed:
+      return kernels_.embed(matrix_of(op), step_->token_ids, out.x, out.columns, row_begin, row_end);
+    case kNgNorm: return kernels_.rms_norm(norm_args(op), row_begin, row_end);
+    case kNgQuantize: return kernels_.quantize(in.x, in.columns, in.columns, out.rows, row_begin, row_end);
+    case kNgLinear: {
+      const LinearArgs args = linear_args(op);
+      return kernels_.linear(args, row_begin, row_end, unit_begin, std::min(args.weight.tiles(), unit_end));
+    }
+    case kNgGated: {
+      GatedArgs args{linear_args(op), static_cast<Activation>(op.activation), out.rows};
+      return kernels_.gated(args, row_begin, row_end, unit_begin, std::min(ceil_div(op.rows / 2, kBlock), unit_end));
+    }
+    case kNgAttention: return kernels_.rope_and_store(attention_args(op), row_begin, row_end);
+    case kNgLogitRows:
+      for (int64_t row = row_begin; row < row_end; ++row) {
+        std::memcpy(out.x + row * out.columns, in.x + step_->logit_row_ids[row] * in.columns,
+                    static_cast<size_t>(out.columns) * sizeof(float));
+      }
+      return;
+  }
+}
+
+void Plan::finished(int index) {
+  if (!timed_) return;
+  const int64_t now = now_ns();
+  phases_[static_cast<size_t>(index)].nanoseconds += now - phase_began_;
+  phase_began_ = now;
+}
+
+LinearArgs Plan::linear_args(const NgOp& op) const {
+  const Value& in = values_[static_cast<size_t>(op.in)];
+  const Value& out = values_[static_cast<size_t>(op.out)];
+  float* y = op.out == logits_ && step_->logits ? step_->logits : out.x;
+  LinearArgs args{matrix_of(op), in.x, in.columns, in.rows, y, out.columns, nullptr, 0};
+  if (op.residual >= 0) {
+    const Value& residual = values_[static_cast<size_t>(op.residual)];
+    args.residual = residual.x;
+    args.residual_stride = residual.columns;
+  }
+  return args;
+}
+
+NormArgs Plan::norm_args(const NgOp& op) const {
+  const Value& in = values_[static_cast<size_t>(op.in)];
+  const Value& out = values_[static_cast<size_t>(op.out)];
+  return {in.x, in.columns, in.columns, op.gain, op.eps, out.x, out.columns, out.rows};
+}
+
+AttentionArgs Plan::attention_args(const NgOp& op) const {
+  const Group& group = groups_[static_cast<size_t>(op.group)];
+  const Value& in = values_[static_cast<size_t>(op.in)];
+  const Value& out = values_[static_cast<size_t>(op.out)];
+  AttentionArgs args{};
+  args.step = group.view;
+  args.layout = group.layout;
+  args.layer = op.layer;
+  args.heads = op.heads;
+  args.window = op.window;
+  args.scale = 1.0f / std::sqrt(static_cast<float>(group.layout.head_dim));
+  args.qkv = in.x;
+  args.qkv_stride = in.columns;
+  args.cosines = cosines_;
+  args.sines = sines_;
+  args.y = out.x;
+  args.y_stride = out.columns;
+  args.out = out.rows;
+  args.partials = const_cast<float*>(partials_.data());
+  return args;
+}
+
+void Plan::angles(int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const auto position = static_cast<float>(step_->positions[row]);
+    for (int64_t i = 0; i < pairs_; ++i) {
+      const float angle = position * inverse_frequencies_[static_cast<size_t>(i)];
+      cosines_[row * pairs_ + i] = std::cos(angle);
+      sines_[row * pairs_ + i] = std::sin(angle);
+    }
+  }
+}
+
+void Plan::draw(int64_t begin, int64_t end, int worker) {
+  const float* logits = step_->logits ? step_->logits : values_[static_cast<size_t>(logits_)].x;
+  for (int64_t row = begin; row < end; ++row) {
+    const float* at = logits + row * vocabulary_;
+    if (step_->temperatures[row] == 0.0f) {
+      float largest;
+      kernels_.argmax(at, vocabulary_, &largest, step_->drawn + row);
+    } else {
+      step_->drawn[row] =
+          kernels_.draw(at, vocabulary_, step_->temperatures[row], step_->top_k[row], step_->top_p[row],
+                        uniform(step_->seeds[row], step_->draw_positions[row]),
+                        scratch_[static_cast<size_t>(worker)].data());
+    }
+  }
+}
+
+}  // namespace netgain

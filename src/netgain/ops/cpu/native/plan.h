@@ -1,0 +1,144 @@
+// A forward pass recorded once and replayed for every step.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "attention_plan.h"
+#include "kernels.h"
+#include "pool.h"
+
+namespace netgain {
+
+// Structures up to `Step` are filled by Python (ops/cpu/library.py mirrors them field by field).
+extern "C" {
+
+enum NgOpKind : int32_t {
+  kNgEmbed = 0,      // out[T] = rows of `matrix`
+  kNgNorm = 1,       // out = rms_norm(in)
+  kNgQuantize = 2,   // out (quantised) = in
+  kNgLinear = 3,     // out = in @ matrix.T + bias (+ residual)
+  kNgGated = 4,      // out = activation(in @ gate.T) * (in @ up.T)
+  kNgAttention = 5,  // rotates and stores in[T]'s keys and values; out[T] = attention
+  kNgLogitRows = 6,  // out[N] = rows of in[T]
+};
+
+struct NgOp {
+  int32_t kind;
+  int32_t in, out, residual;  // value ids; residual -1: none
+  int32_t weight_format;
+  int32_t activation;
+  int64_t rows, columns;      // of the matrix
+  const uint8_t* data;
+  const float* bias;
+  const float* gain;
+  float eps;
+  int32_t group;
+  int64_t layer, heads, window;
+};
+
+struct NgGroup {
+  int32_t format;
+  int64_t layers, kv_heads, head_dim, block_tokens;
+  uint8_t* records;
+};
+
+struct NgStep {
+  int64_t tokens, slices, logit_rows;
+  const int32_t* token_ids;
+  const int32_t* positions;
+  const int32_t* query_starts;
+  const int32_t* context_lens;
+  const int32_t* logit_row_ids;
+  const int32_t* const* tables;      // per group
+  const int64_t* table_strides;      // per group
+  float* logits;                     // [N][V] when the caller wants them, else null
+  const float* temperatures;         // null: no tokens are drawn
+  const int32_t* top_k;
+  const float* top_p;
+  const uint64_t* seeds;
+  const int64_t* draw_positions;
+  int32_t* drawn;                    // [N]
+};
+
+}  // extern "C"
+
+class Plan final : public Program {
+ public:
+  Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t max_rows, int64_t vocabulary,
+       const float* inverse_frequencies, int64_t pairs);
+
+  int add_group(const NgGroup& group);
+  // Memory for one value: [tokens or logit rows][columns].
+  int add_value(int64_t columns, bool quantized, bool logit_rows);
+  void add(const NgOp& op);
+  // `logits`: the value that draws read.
+  void finish(int logits);
+
+  void run(const NgStep& step);
+
+  // Nanoseconds spent in each phase since the last call, in order of the phases; empties the count.
+  std::vector<std::pair<int, int64_t>> take_timings();
+  void time_phases(bool on) { timed_ = on; }
+
+  int phases() const override { return static_cast<int>(phases_.size()); }
+  int chunks(int phase) override;
+  void execute(int phase, int chunk, int worker) override;
+  void finished(int phase) override;
+
+ private:
+  enum class Part : int32_t { kAngles = -1, kMain = 0, kStore = 1, kAttend = 2, kMerge = 3, kDraw = -2 };
+  struct Phase {
+    Part part;
+    int op;                       // index into ops_, or -1
+    int64_t unit_chunk, row_chunk;  // set when the phase opens
+    int64_t unit_chunks;
+    int64_t nanoseconds;
+  };
+  struct Value {
+    int64_t columns;
+    bool quantized, logit_rows;
+    float* x;
+    QuantizedRows rows;
+  };
+  struct Group {
+    NgGroup spec;
+    KVLayout layout;
+    AttentionPlan attention;  // of this step
+    StepView view;
+  };
+  struct Free {
+    void operator()(void* memory) const;
+  };
+
+  template <class T>
+  T* allocate(int64_t count);
+  int64_t rows_of(const Value& value) const { return value.logit_rows ? step_->logit_rows : step_->tokens; }
+  LinearArgs linear_args(const NgOp& op) const;
+  NormArgs norm_args(const NgOp& op) const;
+  AttentionArgs attention_args(const NgOp& op) const;
+  int divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products);
+  int divide_rows(Phase& phase, int64_t rows, int64_t row_work);
+  void angles(int64_t begin, int64_t end);
+  void draw(int64_t begin, int64_t end, int worker);
+
+  Pool& pool_;
+  const Kernels& kernels_;
+  const int64_t max_tokens_, max_rows_, vocabulary_, pairs_;
+  std::vector<float> inverse_frequencies_;
+  std::vector<NgOp> ops_;
+  std::vector<Phase> phases_;
+  std::vector<Value> values_;
+  std::vector<Group> groups_;
+  std::vector<std::unique_ptr<void, Free>> memory_;
+  std::vector<std::vector<float>> scratch_;  // per worker
+  std::vector<float> partials_;
+  std::vector<int32_t> slice_of_;
+  float *cosines_, *sines_;
+  int logits_ = -1;
+  const NgStep* step_ = nullptr;
+  bool timed_ = false;
+  int64_t phase_began_ = 0;
+};
+
+}  // namespace netgain
