@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netgain.errors import ConfigurationError
-from netgain.ops.cpu.build import (
+from netgain.ops.cpu.sources import (
     HERE,
     LIBRARY_NAME,
     REASON_NAME,
