@@ -1,10 +1,10 @@
 """The flat arrays of a step, worked out by hand."""
 
 import pytest
+from netgain.engine.sampler import SamplingRow
 
 from netgain.engine.device_state import DeviceState
 from netgain.engine.messages import RequestId
-from netgain.engine.sampler import SamplingRow
 from netgain.engine.sampling_params import SamplingParams
 from netgain.engine.step import NewRequest, Slice, Step, StepId, TableGrowth, Tables
 from netgain.kv.block_pool import BlockId

@@ -22,10 +22,10 @@ NETGAIN_API Pool* ng_pool_create(int threads, const int* cpus, int count) {
 
 NETGAIN_API void ng_pool_destroy(Pool* pool) { delete pool; }
 
-NETGAIN_API Plan* ng_plan_create(Pool* pool, int64_t max_tokens, int64_t max_rows, int64_t vocabulary,
+NETGAIN_API Plan* ng_plan_create(Pool* pool, int64_t max_tokens, int64_t vocabulary,
                                  const float* inverse_frequencies, int64_t pairs) {
   try {
-    return new Plan(*pool, netgain::kernels(), max_tokens, max_rows, vocabulary, inverse_frequencies, pairs);
+    return new Plan(*pool, netgain::kernels(), max_tokens, vocabulary, inverse_frequencies, pairs);
   } catch (...) {
     return nullptr;
   }
@@ -41,9 +41,9 @@ NETGAIN_API int ng_plan_group(Plan* plan, const netgain::NgGroup* group) {
   }
 }
 
-NETGAIN_API int ng_plan_value(Plan* plan, int64_t columns, int quantized, int logit_rows) {
+NETGAIN_API int ng_plan_value(Plan* plan, int64_t capacity, int64_t columns, int quantized, int logit_rows) {
   try {
-    return plan->add_value(columns, quantized != 0, logit_rows != 0);
+    return plan->add_value(capacity, columns, quantized != 0, logit_rows != 0);
   } catch (...) {
     return -1;
   }

@@ -48,12 +48,10 @@ T* Plan::allocate(int64_t count) {
   return reinterpret_cast<T*>(round_up(static_cast<int64_t>(address), kCacheLine));
 }
 
-Plan::Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t max_rows, int64_t vocabulary,
+Plan::Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t vocabulary,
            const float* inverse_frequencies, int64_t pairs)
     : pool_(pool),
       kernels_(kernels),
-      max_tokens_(max_tokens),
-      max_rows_(max_rows),
       vocabulary_(vocabulary),
       pairs_(pairs),
       inverse_frequencies_(inverse_frequencies, inverse_frequencies + pairs),
@@ -71,17 +69,15 @@ int Plan::add_group(const NgGroup& spec) {
   return static_cast<int>(groups_.size()) - 1;
 }
 
-int Plan::add_value(int64_t columns, bool quantized, bool logit_rows) {
+int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logit_rows) {
   Value value{columns, quantized, logit_rows, nullptr, {}};
-  // Any row may need logits when all of them are asked for; the logits themselves then go to memory
-  // of the caller.
-  const int64_t rows = columns == vocabulary_ ? max_rows_ : max_tokens_;
-  if (quantized) {
+    if (quantized) {
     const int64_t blocks = ceil_div(columns, kBlock);
-    value.rows = {allocate<int8_t>(rows * blocks * kBlock), allocate<float>(rows * blocks),
-                  allocate<int32_t>(rows * blocks), allocate<float>(rows * blocks), blocks};
+    const int64_t groups = round_up(capacity, kRowGroup) * blocks;
+    value.rows = {allocate<int8_t>(capacity * blocks * kBlock), allocate<float>(groups), allocate<int32_t>(groups),
+                  allocate<float>(groups), blocks};
   } else {
-    value.x = allocate<float>(rows * columns);
+    value.x = allocate<float>(capacity * columns);
   }
   values_.push_back(value);
   return static_cast<int>(values_.size()) - 1;
@@ -153,7 +149,7 @@ std::vector<std::pair<int, int64_t>> Plan::take_timings() {
 // Cuts `units` (tiles or blocks of output features) and `rows` into chunks of similar cost.
 int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products) {
   if (rows == 0) return 0;
-  phase.row_chunk = std::min(rows, kRowBlock);
+  phase.row_chunk = std::min(rows, kRowBlock);  // chunks begin at multiples of 16, as kernels want
   const int64_t row_chunks = ceil_div(rows, phase.row_chunk);
   const double unit_ns = std::max(static_cast<double>(unit_bytes) / kBytesPerNs,
                                   static_cast<double>(phase.row_chunk * unit_products) / kProductsPerNs);
