@@ -14,8 +14,10 @@ from netgain.ops.cpu.packing import (
     packed_bytes,
     unpack_row,
 )
+from netgain.ops.stored import StoredType
 
-F32, F16, Q4_0, Q4_1, Q8_0, BF16 = 0, 1, 2, 3, 8, 30
+F32, F16, BF16 = StoredType.F32, StoredType.F16, StoredType.BF16
+Q4_0, Q4_1, Q8_0 = StoredType.Q4_0, StoredType.Q4_1, StoredType.Q8_0
 # Tie-free bound on |stored - number| in units of the block's scale: half a step, and what rounding
 # scale and minimum to float16 moves the ends by.
 HALF_STEP = 0.5 + 2.0**-6
@@ -37,13 +39,13 @@ def numbers(rows: int, columns: int, seed: int = 0) -> NDArray[np.float32]:
     return values.astype(np.float32)
 
 
-def stored(kind: int, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+def stored(kind: StoredType, values: NDArray[np.float32]) -> NDArray[np.uint8]:
     """The rows as a GGUF keeps them."""
     data = quantize(values, GGMLQuantizationType(kind))
     return np.ascontiguousarray(data).view(np.uint8).reshape(values.shape[0], -1)
 
 
-def meaning(kind: int, data: NDArray[np.uint8]) -> NDArray[np.float32]:
+def meaning(kind: StoredType, data: NDArray[np.uint8]) -> NDArray[np.float32]:
     """The numbers by the `gguf` package."""
     if kind == F16:
         return data.view(np.float16).astype(np.float32)
@@ -51,7 +53,11 @@ def meaning(kind: int, data: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def packed_and_back(
-    library: Library, packed_format: PackedFormat, kind: int, data: NDArray[np.uint8], columns: int
+    library: Library,
+    packed_format: PackedFormat,
+    kind: StoredType,
+    data: NDArray[np.uint8],
+    columns: int,
 ) -> NDArray[np.float32]:
     rows = np.random.default_rng(7).permutation(data.shape[0]).astype(np.int32)
     packed = allocate_packed(library, packed_format, (data.shape[0], columns))
@@ -76,7 +82,7 @@ def packed_and_back(
     ],
 )
 def test_packing_keeps_every_number_of_a_stored_row(
-    library: Library, kind: int, packed_format: PackedFormat
+    library: Library, kind: StoredType, packed_format: PackedFormat
 ) -> None:
     data = stored(kind, numbers(37, 96))
     np.testing.assert_array_equal(
@@ -89,7 +95,7 @@ def test_packing_keeps_every_number_of_a_stored_row(
     [(Q4_0, PackedFormat.Q4_0), (Q4_1, PackedFormat.Q4_1), (Q8_0, PackedFormat.Q8_0)],
 )
 def test_packing_keeps_any_codes_a_block_can_hold(
-    library: Library, kind: int, packed_format: PackedFormat
+    library: Library, kind: StoredType, packed_format: PackedFormat
 ) -> None:
     data = stored(kind, numbers(16, 64, seed=1))
     blocks = data.reshape(-1, data.shape[1] // 2)
@@ -143,9 +149,7 @@ def test_dense_rows_of_any_width_are_rounded_to_the_nearest(
 
 
 @pytest.mark.parametrize("packed_format", list(PackedFormat))
-def test_numbers_without_spread_stay_exact(
-    library: Library, packed_format: PackedFormat
-) -> None:
+def test_numbers_without_spread_stay_exact(library: Library, packed_format: PackedFormat) -> None:
     values = np.zeros((3, 64), np.float32)
     values[1] = 0.5
     values[2] = -0.25
@@ -160,9 +164,7 @@ def test_packing_some_rows_leaves_the_others_alone(library: Library) -> None:
     rows = np.arange(40, dtype=np.int32)
     pack_rows(library, PackedFormat.Q4_1, 64, Q4_1, data, rows, at_once)
     for begin, end in [(23, 40), (0, 5), (5, 23)]:
-        pack_rows(
-            library, PackedFormat.Q4_1, 64, Q4_1, data[begin:end], rows[begin:end], piecewise
-        )
+        pack_rows(library, PackedFormat.Q4_1, 64, Q4_1, data[begin:end], rows[begin:end], piecewise)
     np.testing.assert_array_equal(at_once, piecewise)
     assert (unpack_row(library, PackedFormat.Q4_1, 64, at_once, 47) == 0).all()
 
@@ -175,12 +177,18 @@ def test_a_packed_four_bit_matrix_is_as_large_as_the_stored_one(library: Library
 def test_a_kind_that_cannot_be_packed_is_refused(library: Library) -> None:
     packed = allocate_packed(library, PackedFormat.Q8_0, (16, 256))
     rows = np.zeros(1, np.int32)
-    with pytest.raises(ValueError, match="GGML type 14 cannot be packed"):
+    with pytest.raises(ValueError, match="Q6_K cannot be packed"):
         pack_rows(
-            library, PackedFormat.Q8_0, 256, 14, np.zeros((1, 210), np.uint8), rows, packed
+            library,
+            PackedFormat.Q8_0,
+            256,
+            StoredType.Q6_K,
+            np.zeros((1, 210), np.uint8),
+            rows,
+            packed,
         )
-    with pytest.raises(ValueError, match="rows of 40 columns of GGML type 2 cannot be packed"):
-        pack_rows(library, PackedFormat.Q8_0, 40, 2, np.zeros((1, 18), np.uint8), rows, packed)
+    with pytest.raises(ValueError, match="rows of 40 columns of Q4_0 cannot be packed"):
+        pack_rows(library, PackedFormat.Q8_0, 40, Q4_0, np.zeros((1, 18), np.uint8), rows, packed)
 
 
 def test_a_row_number_outside_the_matrix_is_refused(library: Library) -> None:
@@ -188,9 +196,7 @@ def test_a_row_number_outside_the_matrix_is_refused(library: Library) -> None:
     data = stored(Q8_0, numbers(1, 32))
     for row in (-1, 16):
         with pytest.raises(ValueError, match="outside a packed matrix"):
-            pack_rows(
-                library, PackedFormat.Q8_0, 32, Q8_0, data, np.array([row], np.int32), packed
-            )
+            pack_rows(library, PackedFormat.Q8_0, 32, Q8_0, data, np.array([row], np.int32), packed)
     with pytest.raises(ValueError, match="take 34 bytes, not 33"):
         pack_rows(
             library,

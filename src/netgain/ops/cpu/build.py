@@ -224,6 +224,15 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
+def describe(result: Built | NotBuilt) -> str:
+    """One line for whoever waits for the build; what the compiler said goes before it."""
+    if isinstance(result, NotBuilt):
+        reason = result.reason.replace("{command}", build_command())
+        return f"{result.output}netgain goes without its native CPU library: {reason}"
+    lacking = f", without {', '.join(result.without)}" if result.without else ""
+    return f"native CPU library compiled by {result.compiler} in {result.elapsed_s:.1f} s{lacking}"
+
+
 def main() -> int:
     """The command line: builds, or checks the sources; 0 if that went well."""
     parser = argparse.ArgumentParser(
@@ -239,18 +248,11 @@ def main() -> int:
         sys.stdout.write(f"{wrong.output}{wrong.reason}\n" if wrong else "")
         return 1 if wrong and wrong.output else 0
     result = build()
-    if isinstance(result, NotBuilt):
-        reason = result.reason.replace("{command}", build_command())
-        sys.stdout.write(f"{result.output}netgain runs without its native CPU library: {reason}\n")
-        return 1
-    if arguments.verbose:
+    if arguments.verbose and isinstance(result, Built):
         for name, elapsed_s in result.unit_s.items():
             sys.stdout.write(f"  {elapsed_s:6.1f} s  {name}\n")
-    lacking = f", without {', '.join(result.without)}" if result.without else ""
-    sys.stdout.write(
-        f"native CPU library built by {result.compiler} in {result.elapsed_s:.1f} s{lacking}\n"
-    )
-    return 0
+    sys.stdout.write(f"{describe(result)}\n")
+    return 0 if isinstance(result, Built) else 1
 
 
 if __name__ == "__main__":

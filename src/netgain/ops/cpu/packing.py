@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netgain.ops.cpu.library import Library
+from netgain.ops.stored import StoredType
 
 _TILE_ROWS: Final = 16
 _LINE_BYTES: Final = 64
@@ -49,17 +50,17 @@ def pack_rows(
     library: Library,
     packed_format: PackedFormat,
     columns: int,
-    kind: int,
+    kind: StoredType,
     data: NDArray[np.uint8],
     rows: NDArray[np.int32],
     packed: NDArray[np.uint8],
 ) -> None:
     """Writes stored rows into a packed matrix of `columns` columns; exact where it can be.
 
-    `kind`: the GGML type id of the rows (F32, F16, BF16, Q4_0, Q4_1 or Q8_0). `data`: uint8
-    `[N, row bytes]`. `rows`: `[N]`, the packed row that each becomes. `packed`: from
-    `allocate_packed`. Several threads may pack different rows of one matrix at once; the
-    interpreter lock is free meanwhile. `native/pack.h` says how numbers are rounded.
+    `kind`: F32, F16, BF16, Q4_0, Q4_1 or Q8_0. `data`: uint8 `[N, row bytes]`. `rows`: `[N]`, the
+    packed row that each becomes. `packed`: from `allocate_packed`. Several threads may pack
+    different rows of one matrix at once; the interpreter lock is free meanwhile. `native/pack.h`
+    says how numbers are rounded.
 
     Raises `ValueError` for a kind that cannot be packed, and for arrays that do not fit together.
     """
@@ -71,7 +72,7 @@ def pack_rows(
     source_bytes = _source_row_bytes(library, kind, columns)
     if data.shape[1] != source_bytes:
         raise ValueError(
-            f"{columns} columns of GGML type {kind} take {source_bytes} bytes, not {data.shape[1]}"
+            f"{columns} columns of {kind.name} take {source_bytes} bytes, not {data.shape[1]}"
         )
     if rows.size and not 0 <= rows.min() <= rows.max() < packed.size // tile * _TILE_ROWS:
         raise ValueError(f"a row number lies outside a packed matrix of {packed.size} bytes")
@@ -118,11 +119,11 @@ def unpack_row(
     return values
 
 
-def _source_row_bytes(library: Library, kind: int, columns: int) -> int:
+def _source_row_bytes(library: Library, kind: StoredType, columns: int) -> int:
     count = library.handle.ng_source_row_bytes
     count.restype = ctypes.c_int64
     count.argtypes = (ctypes.c_int32, ctypes.c_int64)
     size = int(count(kind, columns))
     if size < 0:
-        raise ValueError(f"rows of {columns} columns of GGML type {kind} cannot be packed")
+        raise ValueError(f"rows of {columns} columns of {kind.name} cannot be packed")
     return size
