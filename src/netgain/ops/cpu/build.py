@@ -2,7 +2,7 @@
 
 Who calls it: the build hook (`hatch_build.py`, wheels and editable installs), `make native`, and
 `python -m netgain.ops.cpu.build` in any installation, for a compiler that was installed later. The
-hook runs before any dependency is there, so this file imports the standard library only.
+hook runs before any dependency is there, so this imports the standard library only.
 
 Environment: `CXX` the compiler (else the first of c++, g++, clang++), `CXXFLAGS` appended to every
 compilation, `NETGAIN_BUILD_ISA` a comma-separated subset of `ISA_FLAGS` to compile (for a quick
@@ -24,51 +24,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-HERE: Final = Path(__file__).resolve().parent
-SOURCES: Final = HERE / "native"
-LIBRARY_NAME: Final = "_native.so"
-# Why there is no library, in place of it; `{command}` stands for the command that builds it.
-REASON_NAME: Final = "_native.txt"
+from netgain.ops.cpu.sources import (
+    COMMON_FLAGS,
+    HERE,
+    ISA_FLAGS,
+    LIBRARY_NAME,
+    LINK_FLAGS,
+    REASON_NAME,
+    build_command,
+    checkout_of,
+    source_version,
+)
 
 COMPILERS: Final = ("c++", "g++", "clang++")
-# No contraction: which products are fused is written in the kernels, so that an output does not
-# depend on how the compiler saw its loop.
-COMMON_FLAGS: Final = (
-    "-std=c++17",
-    "-O3",
-    "-fPIC",
-    "-pthread",
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-fvisibility=hidden",
-    "-Wno-psabi",
-)
-# On Linux a library may lack symbols until it is loaded; better to hear of it here.
-LINK_FLAGS: Final = (
-    *("-shared", "-fPIC", "-pthread"),
-    *(("-Wl,-z,defs",) if sys.platform == "linux" else ()),
-)
 WARNINGS: Final = ("-Wall", "-Wextra", "-Werror")
-_AVX2: Final = ("-mavx2", "-mfma", "-mf16c")
-_AVX512: Final = (
-    *_AVX2,
-    "-mavx512f",
-    "-mavx512bw",
-    "-mavx512dq",
-    "-mavx512vl",
-    "-mavx512vnni",
-    "-mprefer-vector-width=512",
-)
-# `isa_<name>.cpp` is compiled with these. Where the compiler does not know them it is compiled
-# without, and then offers no kernels (its `#else` branch).
-ISA_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "plain": (),
-    "avx2": _AVX2,
-    "avx_vnni": (*_AVX2, "-mavxvnni"),
-    "avx512_vnni": _AVX512,
-    "amx": (*_AVX512, "-mamx-tile", "-mamx-int8"),
-    "neon": ("-march=armv8.2-a+dotprod+fp16",),
-}
 
 
 @dataclass(frozen=True)
@@ -103,28 +72,6 @@ class _Compiled:
     elapsed_s: float
     returncode: int
     output: str
-
-
-def source_version(sources: Path = SOURCES) -> str:
-    """Identifies the sources and how they are compiled; baked into the library built from them."""
-    digest = hashlib.blake2b(digest_size=8)
-    digest.update(repr((COMMON_FLAGS, sorted(ISA_FLAGS.items()))).encode())
-    for path in sorted([*sources.glob("*.h"), *sources.glob("*.cpp")]):
-        content = path.read_bytes()
-        digest.update(f"{path.name}:{len(content)}:".encode())
-        digest.update(content)
-    return digest.hexdigest()
-
-
-def checkout_of(folder: Path = HERE) -> Path | None:
-    """The checkout this package lies in, or None if it was copied out of one."""
-    root = folder.parents[3]
-    return root if (root / "hatch_build.py").is_file() else None
-
-
-def build_command(folder: Path = HERE) -> str:
-    """What to type to build the library of this installation."""
-    return "make native" if checkout_of(folder) else "python -m netgain.ops.cpu.build"
 
 
 def find_compiler() -> tuple[str, ...] | None:
@@ -183,13 +130,13 @@ def _build(sources: Path, library: Path, checkout: Path | None) -> Built | NotBu
         compiled = _compile(compiler, units, objects, sources)
         for unit in compiled:
             if unit.returncode:
-                return _failure(compiler, unit.unit.source.name, unit.output)
+                return _failure(compiler, unit.unit.source, unit.output)
         # Linked beside its place and moved there: a process that has the old one keeps it.
         fresh = library.with_name(f"{library.name}.{os.getpid()}")
         linked = _run((*compiler, *LINK_FLAGS, *(str(c.path) for c in compiled), "-o", str(fresh)))
         if linked.returncode:
             fresh.unlink(missing_ok=True)
-            return _failure(compiler, "linking", linked.stdout)
+            return _failure(compiler, library, linked.stdout)
         fresh.replace(library)
         for old in set(objects.glob("*.o")) - {unit.path for unit in compiled}:
             old.unlink(missing_ok=True)
@@ -256,20 +203,34 @@ def _compile(
         return list(pool.map(compile_one, units))
 
 
-def _failure(compiler: Sequence[str], what: str, output: str) -> NotBuilt:
-    first = next((line for line in output.splitlines() if "error" in line.lower()), "no message")
-    first = first.replace(str(SOURCES) + os.sep, "").strip()
-    name = Path(compiler[0]).name
+def _failure(compiler: Sequence[str], what: Path, output: str) -> NotBuilt:
+    errors = (line for line in output.splitlines() if "error" in line.lower())
+    first = next(errors, "no message").replace(f"{what.parent}{os.sep}", "").strip()
     return NotBuilt(
-        f"{name} could not compile it ({what}: {first}); for the whole message, run: {{command}}",
+        f"{Path(compiler[0]).name} could not make {what.name} ({first}); for all it says, run: "
+        "{command}",
         output,
     )
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "LC_ALL": "C"},
     )
+
+
+def describe(result: Built | NotBuilt) -> str:
+    """One line for whoever waits for the build; what the compiler said goes before it."""
+    if isinstance(result, NotBuilt):
+        reason = result.reason.replace("{command}", build_command())
+        return f"{result.output}netgain goes without its native CPU library: {reason}"
+    lacking = f", without {', '.join(result.without)}" if result.without else ""
+    return f"native CPU library compiled by {result.compiler} in {result.elapsed_s:.1f} s{lacking}"
 
 
 def main() -> int:
@@ -287,18 +248,11 @@ def main() -> int:
         sys.stdout.write(f"{wrong.output}{wrong.reason}\n" if wrong else "")
         return 1 if wrong and wrong.output else 0
     result = build()
-    if isinstance(result, NotBuilt):
-        reason = result.reason.replace("{command}", build_command())
-        sys.stdout.write(f"{result.output}netgain runs without its native CPU library: {reason}\n")
-        return 1
-    if arguments.verbose:
+    if arguments.verbose and isinstance(result, Built):
         for name, elapsed_s in result.unit_s.items():
             sys.stdout.write(f"  {elapsed_s:6.1f} s  {name}\n")
-    lacking = f", without {', '.join(result.without)}" if result.without else ""
-    sys.stdout.write(
-        f"native CPU library built by {result.compiler} in {result.elapsed_s:.1f} s{lacking}\n"
-    )
-    return 0
+    sys.stdout.write(f"{describe(result)}\n")
+    return 0 if isinstance(result, Built) else 1
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netgain.errors import ConfigurationError
-from netgain.ops.cpu.build import (
+from netgain.ops.cpu.sources import (
     HERE,
     LIBRARY_NAME,
     REASON_NAME,
@@ -53,7 +53,8 @@ def load(folder: Path = HERE) -> Library | Unavailable:
         version = handle.ng_version().decode()
     except (OSError, AttributeError) as error:
         return Unavailable(f"{path} cannot be loaded ({error}); rebuild with: {command}")
-    if version != source_version(folder / "native"):
+    sources = folder / "native"
+    if sources.is_dir() and version != source_version(sources):
         return Unavailable(
             f"the native CPU library was built from other sources; rebuild with: {command}"
         )

@@ -1,4 +1,4 @@
 // Functions that Python calls through ctypes.
 #pragma once
 
-#define NG_API extern "C" __attribute__((visibility("default")))
+#define NETGAIN_API extern "C" __attribute__((visibility("default")))

@@ -6,11 +6,11 @@
 #endif
 
 // Identifies the sources this library was built from.
-NG_API const char* ng_version() { return NETGAIN_VERSION; }
+NETGAIN_API const char* ng_version() { return NETGAIN_VERSION; }
 
-NG_API const char* ng_isa() { return netgain::kernels_in_use()->name; }
+NETGAIN_API const char* ng_isa() { return netgain::kernels().name; }
 
-NG_API const char* ng_supported_isas() { return netgain::usable_kernels(); }
+NETGAIN_API const char* ng_supported_isas() { return netgain::usable_kernels(); }
 
 // 0, or 1 where the library or the processor lacks it.
-NG_API int ng_choose_isa(const char* name) { return netgain::use_kernels(name) ? 0 : 1; }
+NETGAIN_API int ng_choose_isa(const char* name) { return netgain::use_kernels(name) ? 0 : 1; }

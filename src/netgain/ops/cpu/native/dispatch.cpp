@@ -45,7 +45,7 @@ std::atomic<const Kernels*>& chosen() {
 
 }  // namespace
 
-const Kernels* kernels_in_use() { return chosen().load(); }
+const Kernels& kernels() { return *chosen().load(); }
 
 const Kernels* kernels_named(const char* name) {
   const Usable& all = usable();

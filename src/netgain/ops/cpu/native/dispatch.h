@@ -5,8 +5,8 @@
 
 namespace netgain {
 
-// The kernels in use. Never null: the plain ones are always there.
-const Kernels* kernels_in_use();
+// The kernels in use.
+const Kernels& kernels();
 
 // Those of one name ("plain", "avx2", ...); null if the compiler or the processor lacks them.
 const Kernels* kernels_named(const char* name);

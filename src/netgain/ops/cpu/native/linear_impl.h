@@ -5,6 +5,8 @@
 // So a row's result is the same bits with any number of other rows.
 #pragma once
 
+#include <utility>
+
 namespace netgain {
 namespace {
 

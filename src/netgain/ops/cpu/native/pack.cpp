@@ -145,15 +145,6 @@ int64_t source_block_bytes(SourceKind kind) {
   }
 }
 
-bool is_quantized(SourceKind kind) {
-  return kind == SourceKind::kQ4_0 || kind == SourceKind::kQ4_1 || kind == SourceKind::kQ8_0;
-}
-
-int64_t source_row_bytes(SourceKind kind, int64_t columns) {
-  if (is_quantized(kind)) return columns / kBlock * source_block_bytes(kind);
-  return columns * (kind == SourceKind::kF32 ? 4 : 2);
-}
-
 // The first `count` numbers of a block of 32.
 void to_floats(SourceKind kind, const uint8_t* source, int64_t count, float* x) {
   switch (kind) {
@@ -284,25 +275,16 @@ void unpack_quantized_row(const uint8_t* packed, int64_t row, int64_t columns, f
 
 }  // namespace
 
-bool can_pack(WeightFormat format, SourceKind kind, int64_t columns) {
-  switch (format) {
-    case WeightFormat::kFp32:
-    case WeightFormat::kBf16:
-    case WeightFormat::kFp16:
-    case WeightFormat::kQ8_0:
-    case WeightFormat::kQ4_0:
-    case WeightFormat::kQ4_1: break;
-    default: return false;
-  }
+int64_t source_row_bytes(SourceKind kind, int64_t columns) {
   switch (kind) {
-    case SourceKind::kF32:
+    case SourceKind::kF32: return columns * 4;
     case SourceKind::kF16:
-    case SourceKind::kBf16: return columns > 0;
+    case SourceKind::kBf16: return columns * 2;
     case SourceKind::kQ8_0:
     case SourceKind::kQ4_0:
-    case SourceKind::kQ4_1: return columns > 0 && columns % kBlock == 0;
+    case SourceKind::kQ4_1: return columns % kBlock == 0 ? columns / kBlock * source_block_bytes(kind) : -1;
   }
-  return false;
+  return -1;
 }
 
 void pack_rows(WeightFormat format, const uint8_t* source, SourceKind kind, const int32_t* destination_rows,

@@ -8,8 +8,8 @@ namespace netgain {
 // How the rows come. Values are GGML type ids (https://github.com/ggml-org/ggml, `enum ggml_type`).
 enum class SourceKind : int32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kBf16 = 30 };
 
-// Whether `pack_rows` takes the pair: a known kind, and whole blocks in a quantised row.
-bool can_pack(WeightFormat format, SourceKind kind, int64_t columns);
+// Bytes of a row; -1 for another kind, and for a quantised row that does not divide into blocks.
+int64_t source_row_bytes(SourceKind kind, int64_t columns);
 
 // Row r of `source` (`rows` of them, one after the other as in the file) becomes packed row
 // `destination_rows[r]`. Bytes of other rows are not touched: who packs part of a tile zeroes the
