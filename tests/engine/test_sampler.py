@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 import torch
+from netgain.engine.sampler import SamplingRow, sample, uniform
 
 from netgain.engine import sampler
-from netgain.engine.sampler import SamplingRow, sample, uniform
 from netgain.engine.sampling_params import SamplingParams
 
 DRAWS = 6000

@@ -39,7 +39,7 @@ inline void quantize_block(const F* x, int64_t row, int64_t block, const Quantiz
     sums = add(sums, whole);
   }
   int32_t sum = reduce_add_int(sums);
-  int64_t at = row * out.blocks + block;
+  const int64_t at = out.index(row, block);
   out.scales[at] = scale;
   out.sums[at] = sum;
   out.scaled_sums[at] = scale * static_cast<float>(sum);

@@ -17,7 +17,7 @@ inline __m256i load_weights(const uint8_t* at) { return _mm256_loadu_si256(reint
 // the weight's sign, since unsigned weights would overflow a pair's 16-bit sum.
 template <WeightFormat W, int R>
 inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t values_stride, const int32_t* sums,
-                 int64_t sums_stride, F* out) {
+                 F* out) {
   const __m256i ones = _mm256_set1_epi16(1);
   const uint8_t* weights = payload + part * 32;
   __m256i total[R];
@@ -52,7 +52,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t
     for (int r = 0; r < R; ++r) {
       total[r] = _mm256_madd_epi16(total[r], ones);
       if constexpr (W == WeightFormat::kQ4_0) {
-        total[r] = _mm256_sub_epi32(total[r], _mm256_slli_epi32(_mm256_set1_epi32(sums[r * sums_stride]), 3));
+        total[r] = _mm256_sub_epi32(total[r], _mm256_slli_epi32(_mm256_set1_epi32(sums[r]), 3));
       }
     }
   }

@@ -12,7 +12,7 @@ inline __m256i broadcast_quad(const int8_t* quad) {
 
 template <WeightFormat W, int R>
 inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t values_stride, const int32_t* sums,
-                 int64_t sums_stride, F* out) {
+                 F* out) {
   const uint8_t* weights = payload + part * 32;
   __m256i total[R];
 #pragma GCC unroll 8
@@ -20,7 +20,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t
     if constexpr (W == WeightFormat::kQ4_1) {
       total[r] = _mm256_setzero_si256();
     } else {
-      __m256i sum = _mm256_set1_epi32(sums[r * sums_stride]);
+      __m256i sum = _mm256_set1_epi32(sums[r]);
       total[r] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sum, W == WeightFormat::kQ4_0 ? 3 : 7));
     }
   }
