@@ -75,20 +75,6 @@ inline void store_elements(uint8_t* p, F x) {
   if constexpr (kFormat == KVFormat::kInt8) store_int8(reinterpret_cast<int8_t*>(p), x);
 }
 
-inline F load_some(const float* p, int64_t count) {
-  if (count >= kLanes) return load(p);
-  float lanes[kLanes];
-  for (int i = 0; i < kLanes; ++i) lanes[i] = i < count ? p[i] : 0.0f;
-  return load(lanes);
-}
-
-inline void store_some(float* p, F x, int64_t count) {
-  if (count >= kLanes) return store(p, x);
-  float lanes[kLanes];
-  store(lanes, x);
-  for (int i = 0; i < count; ++i) p[i] = lanes[i];
-}
-
 // ---------------------------------------------------------------------------------------------- rotate, store
 
 // Pairs (d, d + D / 2): x cos - y sin, y cos + x sin.

@@ -7,6 +7,10 @@ namespace {
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// A vector, or its first `count` > 0 floats where that is less; the others are loaded as 0.
+inline F load_some(const float* p, int64_t count) { return count < kLanes ? load_first(p, count, 0.0f) : load(p); }
+inline void store_some(float* p, F x, int64_t count) { return count < kLanes ? store_first(p, x, count) : store(p, x); }
+
 // e ** x, within 2 units in the last place, for x clamped to [-87, 88]: a masked score of -infinity
 // still gives 1e-38, so whoever masks sets the weight to 0.
 // Polynomial of Cephes' expf after reduction by ln 2 in two parts.

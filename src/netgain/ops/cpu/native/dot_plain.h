@@ -25,7 +25,9 @@ inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, int
       }
     }
     int32_t excess = W == WeightFormat::kQ4_0 ? 8 * sums[r] : 0;
-    for (int o = 0; o < kTile; ++o) out[r][o] = static_cast<float>(total[o] - excess);
+    float dots_of_row[kTile];
+    for (int o = 0; o < kTile; ++o) dots_of_row[o] = static_cast<float>(total[o] - excess);
+    out[r] = load(dots_of_row);
   }
 }
 

@@ -16,7 +16,7 @@ constexpr float kLargestFinite = 3.4028234663852886e38f;
 
 // kLanes logits from `at`; what lies behind the last has probability 0.
 inline F load_logits(const float* logits, int64_t at, int64_t count) {
-  return at + kLanes <= count ? load(logits + at) : load_some(logits + at, count - at, -kInfinity);
+  return at + kLanes <= count ? load(logits + at) : load_first(logits + at, count - at, -kInfinity);
 }
 
 // NaNs are never the largest. Token 0 where there are only NaNs.
@@ -158,7 +158,7 @@ inline int64_t copy_chosen(const float* from, int64_t count, float* to, const Ch
   if (at < count) {
     float lanes[kLanes];
     // A NaN is never chosen.
-    const F x = load_some(from + at, count - at, __builtin_nanf(""));
+    const F x = load_first(from + at, count - at, __builtin_nanf(""));
     const int last = compress(lanes, x, chosen(x));
     for (int i = 0; i < last; ++i) to[copied++] = lanes[i];
   }

@@ -48,11 +48,11 @@ inline float reduce_add(F a) {
 inline __m256i first_lanes(int64_t count) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-inline F load_some(const float* p, int64_t count, float fill) {
+inline F load_first(const float* p, int64_t count, float fill) {
   __m256i mask = first_lanes(count);
   return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
 }
-inline void store_some(float* p, F x, int64_t count) { _mm256_maskstore_ps(p, first_lanes(count), x); }
+inline void store_first(float* p, F x, int64_t count) { _mm256_maskstore_ps(p, first_lanes(count), x); }
 
 using Mask = __m256;
 inline Mask greater(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }

@@ -49,11 +49,11 @@ inline float reduce_add(F a) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-// The first `count` lanes from memory, `fill` in the others; nothing behind them is touched.
-inline F load_some(const float* p, int64_t count, float fill) {
+// The first `count` < kLanes lanes from memory, `fill` in the others; nothing behind them is touched.
+inline F load_first(const float* p, int64_t count, float fill) {
   return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << count) - 1), p);
 }
-inline void store_some(float* p, F x, int64_t count) {
+inline void store_first(float* p, F x, int64_t count) {
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), x);
 }
 
