@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "half.h"
+#include "vector_plain.h"
 
 namespace netgain {
 namespace {
@@ -87,47 +87,47 @@ uint16_t half_scale(float scale) {
   return float_to_fp16(scale);
 }
 
-// Nearest whole number within [low, high]; what is no number becomes `low`.
-inline int8_t nearest(float x, float low, float high) {
-  x = x > low ? x : low;
-  x = x < high ? x : high;
-  return static_cast<int8_t>(static_cast<int32_t>(x - low + 0.5f) + static_cast<int32_t>(low));
+// Writes 32 codes: the whole numbers nearest to x * inverse + offset, within [low, high].
+inline void nearest(const F* x, F inverse, F offset, float low, float high, int8_t* codes) {
+  for (int i = 0; i < kBlock / kLanes; ++i) {
+    F code = max(min(round(add(mul(x[i], inverse), offset)), set1(high)), set1(low));
+    store_int8(codes + i * kLanes, code);
+  }
 }
 
-inline float magnitude(float x) { return x < 0.0f ? -x : x; }
-
 template <WeightFormat format>
-void pack_float_block(const float* x, uint8_t* block, int64_t lane) {
+void pack_float_block(const float* numbers, uint8_t* block, int64_t lane) {
   PackedBlock to = locate<format>(block, lane);
-  float least = x[0], most = x[0];
-  for (int i = 1; i < kBlock; ++i) {
-    least = x[i] < least ? x[i] : least;
-    most = x[i] > most ? x[i] : most;
+  F x[kBlock / kLanes], low = load(numbers), high = low;
+  for (int i = 0; i < kBlock / kLanes; ++i) {
+    x[i] = load(numbers + i * kLanes);
+    low = min(low, x[i]);
+    high = max(high, x[i]);
   }
-  float extreme = magnitude(least) > most ? least : most;
-  float scale = format == WeightFormat::kQ8_0   ? magnitude(extreme) / 127.0f
-                : format == WeightFormat::kQ4_0 ? extreme / -8.0f
+  float least = -reduce_max(sub(zero(), low)), most = reduce_max(high);
+  float magnitude = -least > most ? -least : most;
+  float scale = format == WeightFormat::kQ8_0   ? magnitude / 127.0f
+                : format == WeightFormat::kQ4_0 ? (-least > most ? least : most) / -8.0f
                                                 : (most - least) / 15.0f;
   uint16_t half = half_scale(scale);
-  scale = fp16_to_float(half);
-  float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
   write(to.scale, half);
+  scale = fp16_to_float(half);
+  F inverse = set1(scale != 0.0f ? 1.0f / scale : 0.0f);
 
   int8_t codes[kBlock];
   if constexpr (format == WeightFormat::kQ8_0) {
-    for (int i = 0; i < kBlock; ++i) codes[i] = nearest(x[i] * inverse, -127.0f, 127.0f);
+    nearest(x, inverse, zero(), -127.0f, 127.0f, codes);
     write_quads(to.codes, codes);
     return;
   }
-  float offset = 8.0f;
+  F offset = set1(8.0f);
   if constexpr (format == WeightFormat::kQ4_1) {
     uint16_t minimum = half_scale(least);
     write(to.minimum, minimum);
-    least = fp16_to_float(minimum);
-    for (int i = 0; i < kBlock; ++i) codes[i] = nearest((x[i] - least) * inverse, 0.0f, 15.0f);
-  } else {
-    for (int i = 0; i < kBlock; ++i) codes[i] = nearest(x[i] * inverse + offset, 0.0f, 15.0f);
+    for (F& vector : x) vector = sub(vector, set1(fp16_to_float(minimum)));
+    offset = zero();
   }
+  nearest(x, inverse, offset, 0.0f, 15.0f, codes);
   uint64_t eights[4];
   std::memcpy(eights, codes, sizeof eights);
   for (int pair = 0; pair < 4; ++pair) write_nibbles(to.codes, pair, eights[pair]);
