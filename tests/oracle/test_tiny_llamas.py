@@ -217,7 +217,6 @@ def test_rope_settings_in_the_older_layout_mean_the_same(
     config["rope_scaling"] = scaling
     path.write_text(json.dumps(config))
     tokens = prompt(150, seed=11)
-    (logits,) = PagedDriver(load(tmp_path, backend), BLOCK, blocks=50).step(
-        [Work(PagedSequence(), tokens)]
-    )
+    driver = PagedDriver(load(tmp_path, backend), BLOCK, blocks=50)
+    (logits,) = driver.step([Work(PagedSequence(), tokens)])
     assert_close(logits, pair.expected(tokens))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from netgain.models.config import ModelConfig
 from netgain.models.rope import inverse_frequencies
-from netgain.ops.interface import AttentionSpec, StepOps, Value
+from netgain.ops.interface import Activation, AttentionSpec, StepOps, Value
 from netgain.ops.weights import LinearWeight
 
 
@@ -67,7 +67,7 @@ class Llama:
             if layer is self._layers[-1]:
                 # Every token's keys and values are written; from here on a row is on its own.
                 x, attended = ops.logit_rows(x), ops.logit_rows(attended)
-            x = ops.add(x, ops.linear(attended, layer.attention_out))
+            x = ops.linear(attended, layer.attention_out, x)
             normed = ops.rms_norm(x, layer.mlp_norm_E, eps)
-            x = ops.add(x, ops.linear(ops.silu_mul(ops.linear(normed, layer.gate_up)), layer.down))
+            x = ops.linear(ops.gated(normed, layer.gate_up, Activation.SILU), layer.down, x)
         return ops.linear(ops.rms_norm(x, self._norm_E, eps), self._head)

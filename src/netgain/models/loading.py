@@ -112,6 +112,7 @@ def _specs(
                 tuple(kinds),
                 has_bias=_bias(parameter.name) in names,
                 embedding=parameter.name == "embedding",
+                gated=parameter.gated,
             )
             found.append((parameter, spec))
     return found

@@ -28,12 +28,13 @@ class Piece:
 class Parameter:
     """One matrix or vector in memory, filled by its pieces from the first row to the last.
 
-    The bias of matrix `name` is the vector `name.bias`.
+    The bias of matrix `name` is the vector `name.bias`. `gated`: gate rows, then as many up rows.
     """
 
     name: str
     shape: tuple[int, ...]
     pieces: tuple[Piece, ...]
+    gated: bool = False
 
     @property
     def elements(self) -> int:
@@ -85,7 +86,7 @@ def _llama_layer(config: ModelConfig, layer: int) -> list[Parameter]:
         *_linear(f"{target}.qkv", qkv, hidden, config.attention_bias),
         *_linear(f"{target}.attention_out", out, query_rows, config.attention_bias),
         _whole(f"{target}.mlp_norm", f"{source}.post_attention_layernorm.weight", norm),
-        *_linear(f"{target}.gate_up", gate_up, hidden, config.mlp_bias),
+        *_linear(f"{target}.gate_up", gate_up, hidden, config.mlp_bias, gated=True),
         *_linear(f"{target}.down", down, config.ffn, config.mlp_bias),
     ]
 
@@ -95,7 +96,12 @@ def _whole(name: str, source: str, shape: tuple[int, ...]) -> Parameter:
 
 
 def _linear(
-    name: str, parts: tuple[tuple[str, int, int], ...], columns: int, bias: bool
+    name: str,
+    parts: tuple[tuple[str, int, int], ...],
+    columns: int,
+    bias: bool,
+    *,
+    gated: bool = False,
 ) -> list[Parameter]:
     """Weight and bias of projections that are stacked by rows: `(source, rows, rotary heads)`."""
     weights, biases, first_row = [], [], 0
@@ -103,7 +109,7 @@ def _linear(
         weights.append(Piece(f"{source}.weight", (rows, columns), first_row, rotary_heads))
         biases.append(Piece(f"{source}.bias", (rows,), first_row, rotary_heads))
         first_row += rows
-    found = [Parameter(name, (first_row, columns), tuple(weights))]
+    found = [Parameter(name, (first_row, columns), tuple(weights), gated)]
     if bias:
         found.append(Parameter(f"{name}.bias", (first_row,), tuple(biases)))
     return found

@@ -1,13 +1,14 @@
 """What a model's forward pass may call.
 
 Dimensions: T tokens of the step, N rows that need logits, E hidden, I/O features in/out,
-V vocabulary, F feed-forward, H query heads, K key-value heads, D head dim.
+V vocabulary, H query heads, K key-value heads, D head dim.
 
 A model is written once. One backend runs its `forward` with tensors, every step; another runs it
 once with placeholders, records the calls, and replays them. Hence a forward pass may not look at a
 value, branch on one, or depend on the number of rows.
 """
 
+import enum
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -18,6 +19,14 @@ from netgain.ops.weights import LinearWeight
 
 Value = TypeVar("Value")
 """What flows through a forward pass: a tensor, or the record of one."""
+
+
+class Activation(enum.Enum):
+    """What a gated layer does to its gate."""
+
+    SILU = "silu"
+    GELU_TANH = "gelu_tanh"
+    """The tanh approximation (https://arxiv.org/abs/1606.08415)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +58,19 @@ class StepOps(Protocol[Value]):
     def rms_norm(self, x_NE: Value, gain_E: NDArray[np.float32], eps: float) -> Value:
         """`x / sqrt(mean(x ** 2) + eps) * gain` per row (https://arxiv.org/abs/1910.07467)."""
 
-    def linear(self, x_NI: Value, weight: LinearWeight) -> Value:
-        """`x @ weight.T + bias`: `[N, O]`."""
+    def linear(
+        self, x_NI: Value, weight: LinearWeight, residual_NO: Value | None = None
+    ) -> Value:
+        """`x @ weight.T + bias`, plus the residual: `[N, O]`.
 
-    def add(self, x_NE: Value, y_NE: Value) -> Value:
-        """`x + y`; the backend may put it where x was, so x is gone afterwards."""
+        The result may be put where the residual was, which is then gone.
+        """
+
+    def gated(self, x_NI: Value, gate_up: LinearWeight, activation: Activation) -> Value:
+        """`activation(x @ gate.T) * (x @ up.T)` of a weight that stacks gate and up: `[N, O / 2]`.
+
+        The weight was loaded with `MatrixSpec.gated`.
+        """
 
     def attention(self, qkv_TJ: Value, spec: AttentionSpec) -> Value:
         """Causal attention of each slice over its own context: `[T, H * D]`.
@@ -62,9 +79,6 @@ class StepOps(Protocol[Value]):
         their position, pairs being `(d, d + D/2)` (NeoX), keys and values stored in their slots,
         and then attended to. `qkv_TJ` is gone afterwards.
         """
-
-    def silu_mul(self, gate_up_NF: Value) -> Value:
-        """`silu(gate) * up` of rows that hold gate, then up (2 F wide): `[N, F]`."""
 
     def logit_rows(self, x_TE: Value) -> Value:
         """Those rows that need logits: `[N, E]`."""

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from netgain.ops.interface import AttentionSpec
+from netgain.ops.interface import Activation, AttentionSpec
 from netgain.ops.step_inputs import StepInputs
 from netgain.ops.torch_weights import DenseWeight
 from netgain.ops.weights import LinearWeight
@@ -63,14 +63,24 @@ class TorchStepOps:
         scale_N1 = torch.addcmul(_scalar(eps), norm_N1, norm_N1, value=1 / x_NE.shape[-1]).rsqrt_()
         return (x_NE * scale_N1).mul_(torch.from_numpy(gain_E))
 
-    def linear(self, x_NI: torch.Tensor, weight: LinearWeight) -> torch.Tensor:
+    def linear(
+        self, x_NI: torch.Tensor, weight: LinearWeight, residual_NO: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """See `StepOps.linear`."""
         dense = _dense(weight)
-        return functional.linear(x_NI, dense.weight_OI, dense.bias_O)
+        result_NO = functional.linear(x_NI, dense.weight_OI, dense.bias_O)
+        return result_NO if residual_NO is None else residual_NO.add_(result_NO)
 
-    def add(self, x_NE: torch.Tensor, y_NE: torch.Tensor) -> torch.Tensor:
-        """See `StepOps.add`."""
-        return x_NE.add_(y_NE)
+    def gated(
+        self, x_NI: torch.Tensor, gate_up: LinearWeight, activation: Activation
+    ) -> torch.Tensor:
+        """See `StepOps.gated`."""
+        gate_NF, up_NF = self.linear(x_NI, gate_up).chunk(2, -1)
+        match activation:
+            case Activation.SILU:
+                return functional.silu(gate_NF).mul_(up_NF)
+            case Activation.GELU_TANH:
+                return functional.gelu(gate_NF, approximate="tanh").mul_(up_NF)
 
     def attention(self, qkv_TJ: torch.Tensor, spec: AttentionSpec) -> torch.Tensor:
         """See `StepOps.attention`."""
@@ -80,11 +90,6 @@ class TorchStepOps:
         group = self._group(spec.group, spec.window)
         group.write(spec.layer, qkv_TJD[:, heads:].view(-1, 2, kv_heads, spec.head_dim))
         return group.attention(spec.layer, qkv_TJD[:, :heads])
-
-    def silu_mul(self, gate_up_NF: torch.Tensor) -> torch.Tensor:
-        """See `StepOps.silu_mul`."""
-        gate_NF, up_NF = gate_up_NF.chunk(2, -1)
-        return functional.silu(gate_NF).mul_(up_NF)
 
     def logit_rows(self, x_TE: torch.Tensor) -> torch.Tensor:
         """See `StepOps.logit_rows`."""

@@ -30,7 +30,8 @@ class MatrixSpec:
 
     `name`: the parameter's, for errors. `shape`: `(O, I)`. `stored`: the formats its rows come in,
     each once; several where projections of different formats are stacked. `embedding`: rows are
-    looked up by token id (and, where the head is tied, multiplied with as well).
+    looked up by token id (and, where the head is tied, multiplied with as well). `gated`: the first
+    half of the rows is the gate of a gated layer, the second half goes beside it.
     """
 
     name: str
@@ -38,6 +39,7 @@ class MatrixSpec:
     stored: tuple[StoredType, ...]
     has_bias: bool = False
     embedding: bool = False
+    gated: bool = False
 
 
 class MatrixSink(Protocol):

@@ -67,11 +67,10 @@ NETGAIN_API int ng_plan_finish(Plan* plan, int logits) {
   }
 }
 
-// 0, or -1 when memory ran out before the step began.
+// 0; before the step began, -1 when memory ran out, -2 for a token id outside the vocabulary.
 NETGAIN_API int ng_plan_run(Plan* plan, const netgain::NgStep* step) {
   try {
-    plan->run(*step);
-    return 0;
+    return plan->run(*step) ? 0 : -2;
   } catch (...) {
     return -1;
   }

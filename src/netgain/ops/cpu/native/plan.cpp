@@ -98,7 +98,10 @@ void Plan::finish(int logits) {
   phases_.push_back({Part::kDraw, -1, 0, 0, 0, 0});
 }
 
-void Plan::run(const NgStep& step) {
+bool Plan::run(const NgStep& step) {
+  for (int64_t t = 0; t < step.tokens; ++t) {
+    if (step.token_ids[t] < 0 || step.token_ids[t] >= vocabulary_) return false;
+  }
   step_ = &step;
   if (slice_of_.size() < static_cast<size_t>(step.tokens)) slice_of_.resize(static_cast<size_t>(step.tokens));
   for (int64_t r = 0; r < step.slices; ++r) {
@@ -133,6 +136,7 @@ void Plan::run(const NgStep& step) {
   pool_.run(*this);
   for (Group& group : groups_) group.attention.clear();
   step_ = nullptr;
+  return true;
 }
 
 std::vector<std::pair<int, int64_t>> Plan::take_timings() {

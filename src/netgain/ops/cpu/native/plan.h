@@ -75,7 +75,8 @@ class Plan final : public Program {
   // `logits`: the value that draws read.
   void finish(int logits);
 
-  void run(const NgStep& step);
+  // False, and nothing done, if a token id is outside the vocabulary.
+  bool run(const NgStep& step);
 
   // Nanoseconds spent in each phase since the last call, in order of the phases; empties the count.
   std::vector<std::pair<int, int64_t>> take_timings();
