@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "vector_plain.h"
+#include "half.h"
 
 namespace netgain {
 namespace {
@@ -87,47 +87,72 @@ uint16_t half_scale(float scale) {
   return float_to_fp16(scale);
 }
 
-// Writes 32 codes: the whole numbers nearest to x * inverse + offset, within [low, high].
-inline void nearest(const F* x, F inverse, F offset, float low, float high, int8_t* codes) {
-  for (int i = 0; i < kBlock / kLanes; ++i) {
-    F code = max(min(round(add(mul(x[i], inverse), offset)), set1(high)), set1(low));
-    store_int8(codes + i * kLanes, code);
+// Four floats: what every processor has registers for. (Wider ones the compiler takes apart element
+// by element where it compares them.)
+typedef float Four __attribute__((vector_size(16)));
+typedef int32_t FourInts __attribute__((vector_size(16)));
+constexpr int kFours = kBlock / 4;
+
+struct Range {
+  float least, most;
+};
+
+Range range_of(const Four* x) {
+  Four least = x[0], most = x[0];
+  for (int i = 1; i < kFours; ++i) {
+    least = x[i] < least ? x[i] : least;
+    most = x[i] > most ? x[i] : most;
   }
+  Range all{least[0], most[0]};
+  for (int i = 1; i < 4; ++i) {
+    all.least = least[i] < all.least ? least[i] : all.least;
+    all.most = most[i] > all.most ? most[i] : all.most;
+  }
+  return all;
+}
+
+// The whole numbers nearest to (x - origin) * inverse + offset, within [low, high].
+void nearest(const Four* x, float origin, float inverse, float offset, float low, float high, int8_t* codes) {
+  const Four lows = Four{} + low, highs = Four{} + high;
+  int32_t whole[kBlock];
+  for (int i = 0; i < kFours; ++i) {
+    Four code = (x[i] - origin) * inverse + offset;
+    code = code > lows ? code : lows;
+    code = code < highs ? code : highs;
+    FourInts rounded = __builtin_convertvector(code - low + 0.5f, FourInts) + static_cast<int32_t>(low);
+    std::memcpy(whole + i * 4, &rounded, sizeof rounded);
+  }
+  for (int i = 0; i < kBlock; ++i) codes[i] = static_cast<int8_t>(whole[i]);
 }
 
 template <WeightFormat format>
 void pack_float_block(const float* numbers, uint8_t* block, int64_t lane) {
   PackedBlock to = locate<format>(block, lane);
-  F x[kBlock / kLanes], low = load(numbers), high = low;
-  for (int i = 0; i < kBlock / kLanes; ++i) {
-    x[i] = load(numbers + i * kLanes);
-    low = min(low, x[i]);
-    high = max(high, x[i]);
-  }
-  float least = -reduce_max(sub(zero(), low)), most = reduce_max(high);
-  float magnitude = -least > most ? -least : most;
-  float scale = format == WeightFormat::kQ8_0   ? magnitude / 127.0f
-                : format == WeightFormat::kQ4_0 ? (-least > most ? least : most) / -8.0f
+  Four x[kFours];
+  std::memcpy(x, numbers, sizeof x);
+  auto [least, most] = range_of(x);
+  float extreme = -least > most ? least : most;
+  float scale = format == WeightFormat::kQ8_0   ? (extreme < 0.0f ? -extreme : extreme) / 127.0f
+                : format == WeightFormat::kQ4_0 ? extreme / -8.0f
                                                 : (most - least) / 15.0f;
   uint16_t half = half_scale(scale);
   write(to.scale, half);
   scale = fp16_to_float(half);
-  F inverse = set1(scale != 0.0f ? 1.0f / scale : 0.0f);
+  float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
 
   int8_t codes[kBlock];
   if constexpr (format == WeightFormat::kQ8_0) {
-    nearest(x, inverse, zero(), -127.0f, 127.0f, codes);
+    nearest(x, 0.0f, inverse, 0.0f, -127.0f, 127.0f, codes);
     write_quads(to.codes, codes);
     return;
   }
-  F offset = set1(8.0f);
   if constexpr (format == WeightFormat::kQ4_1) {
     uint16_t minimum = half_scale(least);
     write(to.minimum, minimum);
-    for (F& vector : x) vector = sub(vector, set1(fp16_to_float(minimum)));
-    offset = zero();
+    nearest(x, fp16_to_float(minimum), inverse, 0.0f, 0.0f, 15.0f, codes);
+  } else {
+    nearest(x, 0.0f, inverse, 8.0f, 0.0f, 15.0f, codes);
   }
-  nearest(x, inverse, offset, 0.0f, 15.0f, codes);
   uint64_t eights[4];
   std::memcpy(eights, codes, sizeof eights);
   for (int pair = 0; pair < 4; ++pair) write_nibbles(to.codes, pair, eights[pair]);
@@ -225,25 +250,32 @@ void pack_quantized_rows(const Rows& all) {
 
 struct Bf16 {
   using Element = uint16_t;
+  static constexpr SourceKind kSame = SourceKind::kBf16;
   static uint16_t from(float x) { return float_to_bf16(x); }
 };
 struct Fp16 {
   using Element = uint16_t;
+  static constexpr SourceKind kSame = SourceKind::kF16;
   static uint16_t from(float x) { return float_to_fp16(x); }
 };
 struct Fp32 {
   using Element = float;
+  static constexpr SourceKind kSame = SourceKind::kF32;
   static float from(float x) { return x; }
 };
 
 template <typename Format>
 void pack_dense_rows(const Rows& all) {
   using Element = typename Format::Element;
-  int64_t source_bytes = source_block_bytes(all.kind);
+  int64_t row_bytes = source_row_bytes(all.kind, all.columns), source_bytes = source_block_bytes(all.kind);
   for (int64_t row = 0; row < all.rows; ++row) {
-    const uint8_t* source = all.source + row * source_row_bytes(all.kind, all.columns);
+    const uint8_t* source = all.source + row * row_bytes;
     int64_t to = all.destination_rows[row];
     auto* tile = reinterpret_cast<Element*>(all.packed) + to / kTile * kTile * all.columns + to % kTile;
+    if (all.kind == Format::kSame) {
+      for (int64_t i = 0; i < all.columns; ++i) tile[i * kTile] = read<Element>(source + i * sizeof(Element));
+      continue;
+    }
     for (int64_t first = 0; first < all.columns; first += kBlock, source += source_bytes) {
       int64_t rest = all.columns - first, count = rest < kBlock ? rest : kBlock;
       float x[kBlock];
