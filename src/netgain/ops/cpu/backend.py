@@ -28,6 +28,14 @@ from netgain.ops.weights import MatrixSpec
 _FP32_BYTES: Final = 4
 _LINE_BYTES: Final = 64
 _KV_CODES: Final = {KVDType.FP32: 0, KVDType.BF16: 1, KVDType.FP16: 2, KVDType.INT8: 3}
+_PHASES: Final = {
+    -1: "angles",
+    -2: "draw",
+    OpKind.ATTENTION * 8 + 1: "rotate and store",
+    OpKind.ATTENTION * 8 + 2: "attend",
+    OpKind.ATTENTION * 8 + 3: "merge",
+}
+"""Phases that are not a whole operation; the others are numbered 8 x kind."""
 _ACTIVATIONS: Final = {Activation.SILU: 0, Activation.GELU_TANH: 1}
 
 
@@ -164,15 +172,20 @@ class NativeRunner:
         self._run(inputs)
         return logits_NV
 
-    def timings(self) -> list[tuple[int, int, float]]:
-        """Operation kind, part and seconds of each phase since the last call.
+    def phase_times(self) -> dict[str, float]:
+        """Seconds spent in each kind of phase since the last call; the first one starts the clock.
 
-        The first call only turns the clock on. Kind -1: rotary angles, -2: drawing tokens. Parts
-        of an attention: 1 rotate and store, 2 attend, 3 merge; otherwise 0.
+        The clock costs a few microseconds per step, so it only runs once somebody asks.
         """
         self._handle.ng_plan_time(self._plan, 1)
-        count = self._handle.ng_plan_timings(self._plan, None, None, 0)
-        return []
+        count = self._handle.ng_plan_timings(self._plan, None, None, 0, 0)
+        kinds, spent = (ctypes.c_int32 * count)(), (ctypes.c_int64 * count)()
+        self._handle.ng_plan_timings(self._plan, kinds, spent, count, 1)
+        times: dict[str, float] = {}
+        for kind, nanoseconds in zip(kinds, spent, strict=True):
+            name = _PHASES.get(kind) or OpKind(kind // 8).name.lower()
+            times[name] = times.get(name, 0.0) + nanoseconds / 1e9
+        return times
 
     def _run(self, inputs: StepInputs) -> None:
         step = self._step

@@ -105,5 +105,11 @@ def declare(library: Library) -> ctypes.CDLL:
     handle.ng_plan_run.argtypes = (_POINTER, ctypes.POINTER(Step))
     handle.ng_plan_time.restype = None
     handle.ng_plan_time.argtypes = (_POINTER, ctypes.c_int)
-    handle.ng_plan_timings.argtypes = (_POINTER, _POINTER, _POINTER, ctypes.c_int)
+    handle.ng_plan_timings.argtypes = (
+        _POINTER,
+        _POINTER,
+        _POINTER,
+        ctypes.c_int,
+        ctypes.c_int,
+    )
     return handle

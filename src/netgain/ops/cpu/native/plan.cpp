@@ -139,13 +139,13 @@ bool Plan::run(const NgStep& step) {
   return true;
 }
 
-std::vector<std::pair<int, int64_t>> Plan::take_timings() {
+std::vector<std::pair<int, int64_t>> Plan::timings(bool empty) {
   std::vector<std::pair<int, int64_t>> timings;
   for (Phase& phase : phases_) {
     int kind = phase.op < 0 ? static_cast<int>(phase.part) : ops_[static_cast<size_t>(phase.op)].kind * 8 +
                                                                  static_cast<int>(phase.part);
     timings.emplace_back(kind, phase.nanoseconds);
-    phase.nanoseconds = 0;
+    if (empty) phase.nanoseconds = 0;
   }
   return timings;
 }

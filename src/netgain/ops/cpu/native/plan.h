@@ -78,8 +78,9 @@ class Plan final : public Program {
   // False, and nothing done, if a token id is outside the vocabulary.
   bool run(const NgStep& step);
 
-  // Nanoseconds spent in each phase since the last call, in order of the phases; empties the count.
-  std::vector<std::pair<int, int64_t>> take_timings();
+  // What each phase is (its operation's kind * 8 + its part, or the negative part) and nanoseconds
+  // spent in it.
+  std::vector<std::pair<int, int64_t>> timings(bool empty);
   void time_phases(bool on) { timed_ = on; }
 
   int phases() const override { return static_cast<int>(phases_.size()); }
