@@ -10,6 +10,7 @@ namespace {
 
 using F = __m256;
 constexpr int kLanes = 8;
+constexpr int kRegisters = 16;
 
 inline F zero() { return _mm256_setzero_ps(); }
 inline F set1(float x) { return _mm256_set1_ps(x); }
@@ -60,6 +61,22 @@ inline int32_t reduce_add_int(F whole) {
   __m128i four = _mm_add_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+inline void store_bf16(void* p, F x) {
+  __m256i bits = _mm256_castps_si256(x);
+  __m256i high = _mm256_srli_epi32(bits, 16);
+  __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+  __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+  __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  rounded = _mm256_blendv_epi8(rounded, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
+  _mm_storeu_si128(static_cast<__m128i*>(p), _mm_packus_epi32(_mm256_castsi256_si128(rounded),
+                                                              _mm256_extracti128_si256(rounded, 1)));
+}
+inline F keep(F x, int64_t begin, int64_t end, F other) {
+  __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  __m256i before = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(begin)), lane);
+  __m256i inside = _mm256_andnot_si256(before, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(end)), lane));
+  return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(inside));
 }
 
 }  // namespace

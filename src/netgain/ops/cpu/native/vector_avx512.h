@@ -11,6 +11,7 @@ namespace {
 
 using F = __m512;
 constexpr int kLanes = 16;
+constexpr int kRegisters = 32;  // that hold an F
 
 inline F zero() { return _mm512_setzero_ps(); }
 inline F set1(float x) { return _mm512_set1_ps(x); }
@@ -57,6 +58,22 @@ inline void store_int8(int8_t* p, F x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
 }
 inline int32_t reduce_add_int(F whole) { return _mm512_reduce_add_epi32(_mm512_cvtps_epi32(whole)); }
+// Nearest, ties to even.
+inline void store_bf16(void* p, F x) {
+  __m512i bits = _mm512_castps_si512(x);
+  __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+  __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  rounded = _mm512_mask_or_epi32(rounded, nan, _mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
+  _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(rounded));
+}
+// Lanes begin .. end - 1 of x, elsewhere `other`; begin and end may lie outside of the lanes.
+inline F keep(F x, int64_t begin, int64_t end, F other) {
+  __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  __mmask16 inside = _mm512_cmpge_epi32_mask(lane, _mm512_set1_epi32(static_cast<int32_t>(begin))) &
+                     _mm512_cmplt_epi32_mask(lane, _mm512_set1_epi32(static_cast<int32_t>(end)));
+  return _mm512_mask_blend_ps(inside, other, x);
+}
 
 }  // namespace
 }  // namespace netgain

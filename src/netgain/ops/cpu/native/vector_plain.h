@@ -13,6 +13,7 @@ namespace {
 typedef float F __attribute__((vector_size(64)));
 typedef int32_t Words __attribute__((vector_size(64)));
 constexpr int kLanes = 16;
+constexpr int kRegisters = 4;  // of a processor with sixteen of four floats
 
 inline F set1(float x) { return F{} + x; }
 inline F zero() { return F{}; }
@@ -88,6 +89,15 @@ inline int32_t reduce_add_int(F whole) {
   int32_t sum = 0;
   for (int i = 0; i < kLanes; ++i) sum += static_cast<int32_t>(whole[i]);
   return sum;
+}
+inline void store_bf16(void* p, F x) {
+  uint16_t halves[kLanes];
+  for (int i = 0; i < kLanes; ++i) halves[i] = float_to_bf16(x[i]);
+  std::memcpy(p, halves, sizeof halves);
+}
+inline F keep(F x, int64_t begin, int64_t end, F other) {
+  Words lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return ((lane >= static_cast<int32_t>(begin)) & (lane < static_cast<int32_t>(end))) ? x : other;
 }
 
 }  // namespace
