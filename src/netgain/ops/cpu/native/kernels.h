@@ -66,21 +66,27 @@ struct AttentionArgs {
 
 // The context is always cut at the same positions, whoever attends over it and in whatever step.
 inline constexpr int kContextSplit = 256;
-// Queries of one chunk task (times heads / kv_heads rows).
-inline constexpr int kChunkQueries = 16;
+// Most queries of one task: few enough for their scores to stay in the second-level cache, enough to
+// pay for converting keys and values once for all of them.
+constexpr int64_t task_queries(int64_t group) { return group >= 96 ? 1 : group < 2 ? 64 : 96 / group; }
 
-// Built once per step, the same for all layers. `first_row`/`rows`: tokens of T, all of one slice.
+// Built once per step, the same for all layers: `rows` tokens of T from `first_row`, all of one
+// slice, the query heads of one KV head, `splits` pieces of kContextSplit positions. The splits of a
+// task cover all that its rows see (`partial` < 0: it writes the result), or part of it: then split s
+// of row i goes to float `partial + i * partial_row + (s - first_split) * partial_floats(G, D)` of
+// `partials`, if the row sees anything of it.
 struct AttentionTask {
   int32_t slice, first_row, rows, kv_head;
-  int32_t first_split, splits;  // of kContextSplit tokens each
-  int64_t partial;              // >= 0: index of the first float of its partial results in `partials`
+  int32_t first_split, splits;
+  int64_t partial, partial_row;
 };
-// A decode row over several splits: partial results are merged in the order of the splits.
+// A row whose splits were computed by several tasks: merged in the order of the splits, by the
+// formula that joins them inside a task. Overwrites the partial results.
 struct AttentionMerge {
   int32_t row, kv_head, splits;
-  int64_t partial;              // of its first split; the next follow at partial_floats(G, D)
+  int64_t partial;              // of the first split that it sees; the next follow
 };
-// Per query head of the group: maximum, sum, then D weighted values.
+// Per query head of the group: D weighted values (up to a multiple of 16), maximum, sum.
 constexpr int64_t partial_floats(int64_t group, int64_t head_dim) { return group * (2 + round_up(head_dim, 16)); }
 
 struct Kernels {

@@ -1,0 +1,96 @@
+#include "attention_plan.h"
+
+#include <algorithm>
+
+namespace netgain {
+namespace {
+
+// Tasks per thread that even out their different lengths.
+constexpr int64_t kTasksPerThread = 8;
+// Reading a token's keys and values costs about as much as using them for this many rows.
+constexpr int64_t kReadingRows = 8;
+// Worth a task of its own: below, taking and merging it costs more than it evens out.
+constexpr int64_t kLeastTokens = 128;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Consecutive queries of a slice: rows of T and the positions of their tokens.
+struct Run {
+  int32_t slice;
+  int64_t first_row, rows, first_position;
+
+  int64_t last_position() const { return first_position + rows - 1; }
+  int64_t begin(int64_t window) const { return window > 0 ? std::max<int64_t>(0, first_position + 1 - window) : 0; }
+  int64_t tokens(int64_t window) const { return last_position() + 1 - begin(window); }
+  int64_t cost(int64_t window, int64_t group) const { return tokens(window) * (kReadingRows + rows * group); }
+  int64_t first_split(int64_t window) const { return begin(window) / kContextSplit; }
+  int64_t splits(int64_t window) const { return last_position() / kContextSplit + 1 - first_split(window); }
+};
+
+std::vector<Run> runs_of(const StepView& step, int64_t group) {
+  std::vector<Run> runs;
+  const int64_t most = task_queries(group);
+  for (int64_t slice = 0; slice < step.slices; ++slice) {
+    const int64_t count = step.query_starts[slice + 1] - step.query_starts[slice];
+    if (count == 0) continue;
+    const int64_t each = ceil_div(count, ceil_div(count, most));
+    for (int64_t done = 0; done < count; done += each) {
+      runs.push_back({static_cast<int32_t>(slice), step.query_starts[slice] + done, std::min(each, count - done),
+                      step.context_lens[slice] - count + done});
+    }
+  }
+  return runs;
+}
+
+}  // namespace
+
+void AttentionPlan::clear() {
+  tasks.clear();
+  merges.clear();
+  partial_floats = 0;
+}
+
+void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& layout, int64_t window, int threads) {
+  clear();
+  const int64_t group = heads / layout.kv_heads;
+  const int64_t split_floats = netgain::partial_floats(group, layout.head_dim);
+  std::vector<Run> runs = runs_of(step, group);
+  int64_t total = 0;
+  for (const Run& run : runs) total += run.cost(window, group) * layout.kv_heads;
+  std::stable_sort(runs.begin(), runs.end(),
+                   [&](const Run& a, const Run& b) { return a.cost(window, group) > b.cost(window, group); });
+  const int64_t share = std::max<int64_t>(1, total / (kTasksPerThread * threads));
+
+  for (const Run& run : runs) {
+    const int64_t first = run.first_split(window), splits = run.splits(window);
+    int64_t pieces = 1;
+    if (threads > 1 && run.tokens(window) >= 2 * kLeastTokens) {
+      pieces = std::min(splits, ceil_div(run.cost(window, group), share));
+    }
+    const int64_t piece_splits = ceil_div(splits, pieces);
+    for (int64_t head = 0; head < layout.kv_heads; ++head) {
+      AttentionTask task{run.slice, static_cast<int32_t>(run.first_row), static_cast<int32_t>(run.rows),
+                         static_cast<int32_t>(head), static_cast<int32_t>(first), static_cast<int32_t>(splits),
+                         -1, splits * split_floats};
+      if (piece_splits >= splits) {
+        tasks.push_back(task);
+        continue;
+      }
+      for (int64_t done = 0; done < splits; done += piece_splits) {
+        task.first_split = static_cast<int32_t>(first + done);
+        task.splits = static_cast<int32_t>(std::min(piece_splits, splits - done));
+        task.partial = partial_floats + done * split_floats;
+        tasks.push_back(task);
+      }
+      for (int64_t row = 0; row < run.rows; ++row) {
+        const Run one{run.slice, run.first_row + row, 1, run.first_position + row};
+        merges.push_back({static_cast<int32_t>(one.first_row), static_cast<int32_t>(head),
+                          static_cast<int32_t>(one.splits(window)),
+                          partial_floats + row * splits * split_floats + (one.first_split(window) - first) * split_floats});
+      }
+      partial_floats += run.rows * splits * split_floats;
+    }
+  }
+}
+
+}  // namespace netgain

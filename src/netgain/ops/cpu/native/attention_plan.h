@@ -1,0 +1,20 @@
+// How the attention of one step is divided among threads.
+#pragma once
+
+#include <vector>
+
+#include "kernels.h"
+
+namespace netgain {
+
+// The same for all layers of a KV group. Results do not depend on the division.
+struct AttentionPlan {
+  std::vector<AttentionTask> tasks;    // longest first
+  std::vector<AttentionMerge> merges;  // to run when all tasks are done
+  int64_t partial_floats = 0;          // that `AttentionArgs::partials` must hold
+
+  void build(const StepView& step, int64_t heads, const KVLayout& layout, int64_t window, int threads);
+  void clear();
+};
+
+}  // namespace netgain

@@ -1,0 +1,503 @@
+"""Native attention against float64, and bit for bit against itself in other company.
+
+Letters: T tokens of a step, H query heads, K KV heads, G = H / K, D head dim, S slots of a block.
+"""
+
+import ctypes
+import dataclasses
+import enum
+import functools
+import itertools
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import netgain
+
+Floats = npt.NDArray[np.float32]
+Bytes = npt.NDArray[np.uint8]
+
+SOURCES: Final = Path(netgain.__file__).parent / "ops" / "cpu" / "native"
+DRIVER: Final = Path(__file__).parent / "attention_driver.cpp"
+COMPILER: Final = shutil.which("g++") or shutil.which("clang++")
+FLAGS: Final = (
+    "-O3",
+    "-std=c++17",
+    "-fPIC",
+    "-shared",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fvisibility=hidden",
+)
+CPU_FLAGS: Final = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+SETS: Final = {
+    "plain": (),
+    "avx2": ("avx2", "fma", "f16c"),
+    "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma", "f16c", "avx2"),
+}
+SPLIT: Final = 256  # kContextSplit
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+
+
+class Format(enum.IntEnum):
+    """`KVFormat` of formats.h."""
+
+    FP32 = 0
+    BF16 = 1
+    FP16 = 2
+    INT8 = 3
+
+    @property
+    def element_bytes(self) -> int:
+        return {Format.FP32: 4, Format.INT8: 1}.get(self, 2)
+
+
+class QuantizedRows(ctypes.Structure):
+    _fields_ = (
+        ("values", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("sums", ctypes.c_void_p),
+        ("scaled_sums", ctypes.c_void_p),
+        ("blocks", ctypes.c_int64),
+    )
+
+
+class Layout(ctypes.Structure):
+    _fields_ = (
+        ("format", ctypes.c_int32),
+        ("layers", ctypes.c_int64),
+        ("kv_heads", ctypes.c_int64),
+        ("head_dim", ctypes.c_int64),
+        ("block_tokens", ctypes.c_int64),
+    )
+
+
+class View(ctypes.Structure):
+    _fields_ = (
+        ("slices", ctypes.c_int64),
+        ("query_starts", ctypes.c_void_p),
+        ("context_lens", ctypes.c_void_p),
+        ("tables", ctypes.c_void_p),
+        ("table_stride", ctypes.c_int64),
+        ("positions", ctypes.c_void_p),
+        ("slice_of", ctypes.c_void_p),
+        ("records", ctypes.c_void_p),
+    )
+
+
+class Arguments(ctypes.Structure):
+    _fields_ = (
+        ("step", View),
+        ("layout", Layout),
+        ("layer", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("window", ctypes.c_int64),
+        ("scale", ctypes.c_float),
+        ("qkv", ctypes.c_void_p),
+        ("qkv_stride", ctypes.c_int64),
+        ("cosines", ctypes.c_void_p),
+        ("sines", ctypes.c_void_p),
+        ("y", ctypes.c_void_p),
+        ("y_stride", ctypes.c_int64),
+        ("out", QuantizedRows),
+        ("partials", ctypes.c_void_p),
+    )
+
+
+@pytest.fixture(scope="session", params=SETS)
+def library(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> ctypes.CDLL:
+    """The driver compiled for one instruction set that this processor has."""
+    name = request.param
+    needed = SETS[name]
+    if not set(needed) <= set(CPU_FLAGS.split()):
+        pytest.skip(f"this processor lacks {name}")
+    assert COMPILER is not None
+    path = tmp_path_factory.mktemp("attention") / f"{name}.so"
+    machine = [f"-m{flag}" for flag in needed]
+    sources = [str(DRIVER), str(SOURCES / "attention_plan.cpp")]
+    subprocess.run(
+        [COMPILER, *FLAGS, "-w", *machine, f"-I{SOURCES}", *sources, "-o", str(path)], check=True
+    )
+    found = ctypes.CDLL(str(path))
+    found.run_step.restype = ctypes.c_int64
+    found.run_step.argtypes = (
+        ctypes.POINTER(Arguments),
+        ctypes.c_int64,
+        ctypes.c_int,
+        ctypes.c_int64,
+        ctypes.c_int,
+    )
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """`seed` draws the inputs, which do not depend on format, block size and window.
+
+    `amplitude` is that of the values.
+    """
+
+    kv_heads: int = 2
+    group: int = 3
+    dim: int = 64
+    block_tokens: int = 16
+    format: Format = Format.FP16
+    window: int = 0
+    seed: int = 0
+    amplitude: float = 1.0
+
+    @property
+    def heads(self) -> int:
+        return self.kv_heads * self.group
+
+    @property
+    def head_bytes(self) -> int:
+        scale = 4 if self.format is Format.INT8 else 0
+        return self.block_tokens * (self.dim * self.format.element_bytes + scale)
+
+
+@functools.cache
+def drawn(heads: int, kv_heads: int, dim: int, length: int, request: int, seed: int) -> Floats:
+    rng = np.random.default_rng((seed, request, heads, dim))
+    return rng.standard_normal((length, heads + 2 * kv_heads, dim)).astype(np.float32)
+
+
+def inputs(shape: Shape, length: int, request: int) -> Floats:
+    """Queries, keys and values of a request's tokens before rotation: [T, (H + 2 K) D].
+
+    Every other query head attends sharply, so that weights reach from 1 to nothing.
+    """
+    rows = drawn(shape.heads, shape.kv_heads, shape.dim, length, request, shape.seed).copy()
+    rows[:, : shape.heads : 2] *= np.float32(4)
+    rows[:, shape.heads + shape.kv_heads :] *= np.float32(shape.amplitude)
+    return rows.reshape(length, -1)
+
+
+def angles(positions: npt.NDArray[np.int32], dim: int) -> tuple[Floats, Floats]:
+    at = positions[:, None] / 100.0 ** (np.arange(dim // 2) / (dim // 2))
+    return np.cos(at).astype(np.float32), np.sin(at).astype(np.float32)
+
+
+LAYERS, LAYER = 2, 1
+
+
+class Cache:
+    """Requests whose keys and values live in scattered blocks of one KV group."""
+
+    def __init__(self, library: ctypes.CDLL, shape: Shape, lengths: Sequence[int]) -> None:
+        self.library, self.shape, self.lengths = library, shape, lengths
+        self.done = [0] * len(lengths)
+        needed = [-(-length // shape.block_tokens) for length in lengths]
+        self.most = max(needed)
+        ids = np.random.default_rng(shape.seed).permutation(sum(needed)).astype(np.int32)
+        self.tables = np.zeros((len(lengths), self.most), np.int32)
+        for request, count in enumerate(needed):
+            self.tables[request, :count], ids = ids[:count], ids[count:]
+        record = LAYERS * 2 * shape.kv_heads * shape.head_bytes
+        # What no token has written yet must not matter: all bits set is not-a-number in every
+        # float format.
+        self.records: Bytes = np.full((sum(needed), record), 255, np.uint8)
+
+    def step(
+        self,
+        slices: Sequence[tuple[int, int]],
+        *,
+        threads: int = 1,
+        batch: int = 1,
+        backwards: bool = False,
+    ) -> list[Floats]:
+        """Runs (request, tokens) slices in one step: float32 results [tokens, H D] per slice."""
+        return [rows for rows, _ in self._step(slices, threads, batch, backwards, quantized=False)]
+
+    def quantized_step(
+        self, slices: Sequence[tuple[int, int]], *, threads: int = 1
+    ) -> list[tuple[Floats, Floats]]:
+        """The same with int8 results: dequantised rows, and scale * sum per block."""
+        return self._step(slices, threads, 1, backwards=False, quantized=True)
+
+    def _step(
+        self,
+        slices: Sequence[tuple[int, int]],
+        threads: int,
+        batch: int,
+        backwards: bool,
+        quantized: bool,
+    ) -> list[tuple[Floats, Floats]]:
+        shape, keep = self.shape, []
+        width = shape.heads * shape.dim
+        counts = [count for _, count in slices]
+        tokens = sum(counts)
+        starts = np.cumsum([0, *counts]).astype(np.int32)
+        firsts = [self.done[request] for request, _ in slices]
+        ends = np.array([f + c for f, c in zip(firsts, counts, strict=True)], np.int32)
+        positions = np.concatenate(
+            [np.arange(f, e, dtype=np.int32) for f, e in zip(firsts, ends, strict=True)]
+        )
+        slice_of = np.repeat(np.arange(len(slices), dtype=np.int32), counts)
+        tables = self.tables[[request for request, _ in slices]]
+        qkv = np.concatenate(
+            [
+                inputs(shape, self.lengths[r], r)[f : f + c]
+                for (r, c), f in zip(slices, firsts, strict=True)
+            ]
+        )
+        cosines, sines = angles(positions, shape.dim)
+        y = np.full((tokens, width), np.nan, np.float32)
+        blocks = width // 32
+        values = np.zeros((tokens, blocks, 32), np.int8)
+        scales, scaled_sums = (np.full((tokens, blocks), np.nan, np.float32) for _ in range(2))
+        sums = np.zeros((tokens, blocks), np.int32)
+
+        def pointer(array: npt.NDArray[np.generic]) -> int:
+            keep.append(array)
+            return array.ctypes.data
+
+        arguments = Arguments(
+            View(
+                len(slices),
+                pointer(starts),
+                pointer(ends),
+                pointer(tables),
+                self.most,
+                pointer(positions),
+                pointer(slice_of),
+                pointer(self.records),
+            ),
+            Layout(shape.format, LAYERS, shape.kv_heads, shape.dim, shape.block_tokens),
+            LAYER,
+            shape.heads,
+            shape.window,
+            shape.dim**-0.5,
+            pointer(qkv),
+            qkv.shape[1],
+            pointer(cosines),
+            pointer(sines),
+            None if quantized else pointer(y),
+            width,
+            QuantizedRows(
+                pointer(values), pointer(scales), pointer(sums), pointer(scaled_sums), blocks
+            ),
+            None,
+        )
+        self.merges = self.library.run_step(arguments, tokens, threads, batch, backwards)
+        for request, count in slices:
+            self.done[request] += count
+        if quantized:
+            assert (sums == values.sum(-1)).all()
+            y = (values * scales[:, :, None]).reshape(tokens, width)
+        return [(y[a:b], scaled_sums[a:b]) for a, b in itertools.pairwise(starts)]
+
+    def stored(self, request: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Keys and values of a request as the records hold them: [tokens, K, D] each."""
+        shape, size = self.shape, self.shape.block_tokens
+        count = -(-self.done[request] // size)
+        heads = self.records[self.tables[request, :count]].reshape(
+            count, LAYERS, 2, shape.kv_heads, shape.head_bytes
+        )[:, LAYER]
+        at = size * shape.dim * shape.format.element_bytes
+        elements = np.ascontiguousarray(heads[..., :at])
+        if shape.format is Format.BF16:
+            wide = elements.view(np.uint16).astype(np.uint32) << 16
+            plain = wide.view(np.float32).astype(np.float64)
+        else:
+            kinds = {Format.FP32: np.float32, Format.FP16: np.float16, Format.INT8: np.int8}
+            plain = elements.view(kinds[shape.format]).astype(np.float64)
+        keys = plain[:, 0].reshape(count, shape.kv_heads, shape.dim, size).transpose(0, 3, 1, 2)
+        values = plain[:, 1].reshape(count, shape.kv_heads, size, shape.dim).transpose(0, 2, 1, 3)
+        if shape.format is Format.INT8:
+            scales = np.ascontiguousarray(heads[..., at:]).view(np.float32).astype(np.float64)
+            keys = keys * scales[:, 0].transpose(0, 2, 1)[..., None]
+            values = values * scales[:, 1].transpose(0, 2, 1)[..., None]
+        flat = (count * size, shape.kv_heads, shape.dim)
+        tokens = self.done[request]
+        return keys.reshape(flat)[:tokens], values.reshape(flat)[:tokens]
+
+    def rotated(self, request: int) -> npt.NDArray[np.float64]:
+        """Queries, keys and values of all done tokens after rotation: [tokens, H + 2 K, D]."""
+        shape = self.shape
+        raw = inputs(shape, self.lengths[request], request)[: self.done[request]]
+        heads = raw.reshape(len(raw), -1, shape.dim).astype(np.float64)
+        cosines, sines = angles(np.arange(len(raw), dtype=np.int32), shape.dim)
+        turned, half = shape.heads + shape.kv_heads, shape.dim // 2
+        x, y = heads[:, :turned, :half].copy(), heads[:, :turned, half:].copy()
+        heads[:, :turned, :half] = x * cosines[:, None] - y * sines[:, None]
+        heads[:, :turned, half:] = y * cosines[:, None] + x * sines[:, None]
+        return heads
+
+    def expected(self, request: int) -> npt.NDArray[np.float64]:
+        """Attention of every done token in float64 over the stored keys and values."""
+        shape = self.shape
+        keys, values = self.stored(request)
+        queries = self.rotated(request)[:, : shape.heads]
+        positions = np.arange(len(queries))
+        seen = positions[None, :] <= positions[:, None]
+        if shape.window:
+            seen &= positions[None, :] > positions[:, None] - shape.window
+        out = np.empty((len(queries), shape.heads, shape.dim))
+        for head in range(shape.heads):
+            scores = queries[:, head] @ keys[:, head // shape.group].T * shape.dim**-0.5
+            scores = np.where(seen, scores, -np.inf)
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            out[:, head] = weights @ values[:, head // shape.group] / weights.sum(-1, keepdims=True)
+        return out.reshape(len(queries), -1)
+
+
+def close(found: Floats, wanted: npt.NDArray[np.float64], tolerance: float = 2e-5) -> None:
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+shapes = st.builds(
+    Shape,
+    kv_heads=st.sampled_from([1, 2, 3]),
+    group=st.sampled_from([1, 2, 3, 4, 5, 7, 8]),
+    dim=st.sampled_from([2, 6, 16, 32, 40, 64, 80, 96, 128]),
+    block_tokens=st.sampled_from([1, 3, 7, 16, 32, 48, 100, 256, 1024]),
+    format=st.sampled_from(Format),
+    window=st.sampled_from([0, 0, 1, 5, 100, 256, 300]),
+    seed=st.integers(0, 3),
+)
+ragged = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+)
+
+
+@ragged
+@given(shape=shapes, chunks=st.lists(st.integers(1, 150), min_size=1, max_size=5))
+def test_ragged_steps_agree_with_float64(
+    library: ctypes.CDLL, shape: Shape, chunks: list[int]
+) -> None:
+    lengths = [sum(chunks), 3 * len(chunks)]
+    cache = Cache(library, shape, lengths)
+    steps = [cache.step([(1, 3), (0, chunk)], threads=2) for chunk in chunks]
+    for request in range(2):
+        close(np.concatenate([step[1 - request] for step in steps]), cache.expected(request))
+
+
+@pytest.mark.parametrize("window", [0, 300])
+@pytest.mark.parametrize("kind", Format)
+def test_decoding_over_many_splits_agrees_with_float64(
+    library: ctypes.CDLL, kind: Format, window: int
+) -> None:
+    cache = Cache(library, Shape(format=kind, window=window), [1100])
+    cache.step([(0, 1090)])
+    found = [cache.step([(0, 1)], threads=4)[0] for _ in range(10)]
+    assert cache.merges > 0
+    close(np.concatenate(found), cache.expected(0)[1090:])
+
+
+@ragged
+@given(data=st.data(), shape=shapes)
+def test_a_tokens_bits_do_not_depend_on_how_its_request_was_cut_or_batched(
+    library: ctypes.CDLL, data: st.DataObject, shape: Shape
+) -> None:
+    length = data.draw(st.sampled_from([5, 40, 255, 257, 520, 700]), "length")
+    whole = Cache(library, shape, [length])
+    wanted = whole.step([(0, length)])[0]
+
+    other_size = data.draw(st.sampled_from([1, 16, 32, 33, 1024]), "other block size")
+    other = dataclasses.replace(shape, block_tokens=other_size)
+    cache = Cache(library, other, [length, 2000])
+    found: list[Floats] = []
+    while cache.done[0] < length:
+        left = length - cache.done[0]
+        count = min(left, data.draw(st.sampled_from([1, 1, 2, 3, 9, 64, 200]), "tokens"))
+        company = data.draw(st.sampled_from([0, 0, 1, 20]), "company")
+        slices = [(0, count), (1, company)] if company else [(0, count)]
+        rows = cache.step(
+            slices,
+            threads=data.draw(st.sampled_from([1, 2, 8]), "threads"),
+            batch=data.draw(st.sampled_from([1, 3, 100]), "tasks per call"),
+            backwards=data.draw(st.booleans(), "backwards"),
+        )
+        found.append(rows[0])
+        if cache.done[1] > 1900:
+            cache.done[1] = 0
+    assert np.concatenate(found).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("window", [0, 257])
+@pytest.mark.parametrize("kind", Format)
+def test_decode_rows_and_chunk_rows_have_the_same_bits_over_many_splits(
+    library: ctypes.CDLL, kind: Format, window: int
+) -> None:
+    shape = Shape(format=kind, window=window)
+    chunk = Cache(library, shape, [1300])
+    wanted = np.concatenate([chunk.step([(0, 1100)])[0], chunk.step([(0, 200)])[0]])
+    rows = Cache(library, shape, [1300])
+    rows.step([(0, 1100)])
+    for position in range(1100, 1300):
+        threads = 1 + position % 5
+        found = rows.step([(0, 1)], threads=threads)[0]
+        assert found.tobytes() == wanted[position : position + 1].tobytes()
+    pieces = Cache(library, dataclasses.replace(shape, block_tokens=24), [1300])
+    pieces.step([(0, 1100)])
+    for position in range(1100, 1300, 5):  # too few rows to occupy 8 threads: cut along the context
+        found = pieces.step([(0, 5)], threads=8)[0]
+        assert window or pieces.merges
+        assert found.tobytes() == wanted[position : position + 5].tobytes()
+
+
+@pytest.mark.parametrize("kind", Format)
+def test_records_hold_rotated_keys_and_values(library: ctypes.CDLL, kind: Format) -> None:
+    cache = Cache(library, Shape(format=kind, dim=36, block_tokens=10), [57])
+    cache.step([(0, 33)])
+    cache.step([(0, 24)])
+    keys, values = cache.stored(0)
+    rotated = cache.rotated(0)
+    heads, kv_heads = cache.shape.heads, cache.shape.kv_heads
+    largest = np.abs(rotated).max(-1)[:, heads:, None]
+    tolerance = {Format.FP32: 1e-6, Format.BF16: 2**-8, Format.FP16: 2**-11, Format.INT8: 0.5 / 127}
+    for found, at in ((keys, 0), (values, kv_heads)):
+        wanted = rotated[:, heads + at : heads + at + kv_heads]
+        error = np.abs(found - wanted)
+        scale = largest[:, at : at + kv_heads] if kind is Format.INT8 else np.abs(wanted)
+        assert (error <= tolerance[kind] * 1.001 * scale + 1e-6).all()
+
+
+def test_values_beyond_float16_are_stored_as_its_largest(library: ctypes.CDLL) -> None:
+    cache = Cache(library, Shape(amplitude=1e7), [1])
+    found = np.abs(cache.step([(0, 1)])[0])
+    assert found.max() == 65504
+    assert (found > 0).all()
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_quantised_results_are_the_float_results_in_int8(
+    library: ctypes.CDLL, threads: int
+) -> None:
+    plain, quantized = (Cache(library, Shape(), [700]) for _ in range(2))
+    for count in (600, 1, 1, 7):
+        wanted = plain.step([(0, count)], threads=threads)[0]
+        found, scaled_sums = quantized.quantized_step([(0, count)], threads=threads)[0]
+        blocks = wanted.reshape(count, -1, 32)
+        scales = np.abs(blocks).max(-1, keepdims=True) / 127
+        error = np.abs(found.reshape(blocks.shape) - blocks)
+        assert (error <= 0.5001 * scales).all()
+        sums = found.reshape(blocks.shape).sum(-1)
+        np.testing.assert_allclose(scaled_sums, sums, rtol=1e-4, atol=1e-4)
+
+
+def test_a_long_decode_is_divided_evenly_and_a_single_thread_merges_nothing(
+    library: ctypes.CDLL,
+) -> None:
+    cache = Cache(library, Shape(), [2100])
+    cache.step([(0, 2000)])
+    cache.step([(0, 1)], threads=1)
+    assert cache.merges == 0
+    cache.step([(0, 1)], threads=2)
+    assert cache.merges == cache.shape.kv_heads
