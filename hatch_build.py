@@ -15,7 +15,7 @@ from hatchling.builders.wheel import WheelBuilder, WheelBuilderConfig
 sys.path.insert(0, str(Path(__file__).resolve().parent / "src"))
 
 from netgain.ops.cpu.build import Built, build, describe
-from netgain.ops.cpu.sources import HERE, LIBRARY_NAME, REASON_NAME
+from netgain.ops.cpu.sources import BUILD_COMMAND, HERE, LIBRARY_NAME, REASON_NAME, build_command
 
 
 class NativeLibraryHook(BuildHookInterface[WheelBuilderConfig]):
@@ -24,12 +24,12 @@ class NativeLibraryHook(BuildHookInterface[WheelBuilderConfig]):
     def initialize(self, version: str, build_data: dict[str, object]) -> None:
         """Compiles in place for an editable install, else into the wheel."""
         if version == "editable":
-            self.app.display_info(describe(build()))
+            self.app.display_info(describe(build(), build_command()))
             return
         self._scratch = tempfile.TemporaryDirectory()
         folder = Path(self._scratch.name)
         result = build(destination=folder / LIBRARY_NAME)
-        self.app.display_info(describe(result))
+        self.app.display_info(describe(result, BUILD_COMMAND))
         name = LIBRARY_NAME if isinstance(result, Built) else REASON_NAME
         target = HERE.relative_to(Path(self.root) / "src") / name
         build_data["force_include"] = {str(folder / name): target.as_posix()}

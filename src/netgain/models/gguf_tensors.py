@@ -6,7 +6,7 @@ from netgain.errors import ModelError
 from netgain.models.gguf_file import GGUFHeader, TensorInfo
 from netgain.models.gguf_names import hugging_face_name
 from netgain.models.stored_tensors import StoredTensor, StoredTensors
-from netgain.ops.stored import StoredType
+from netgain.ops.stored_type import StoredType
 
 
 def gguf_tensors(header: GGUFHeader) -> StoredTensors:

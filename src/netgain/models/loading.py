@@ -15,8 +15,9 @@ from netgain.models.gguf_tensors import gguf_tensors
 from netgain.models.load_timings import LoadTimings, WeightPart
 from netgain.models.parameters import Parameter, Piece, parameters
 from netgain.models.registry import MODELS
+from netgain.models.row_reader import RowReader
 from netgain.models.safetensors_tensors import safetensors_tensors
-from netgain.models.stored_tensors import RowReader, StoredTensor, StoredTensors
+from netgain.models.stored_tensors import StoredTensor, StoredTensors
 from netgain.ops.backend import Backend
 from netgain.ops.stored import to_float32
 from netgain.ops.weights import LinearWeight, MatrixSpec

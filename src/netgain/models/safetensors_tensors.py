@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from netgain.errors import ModelError
 from netgain.models.stored_tensors import StoredTensor, StoredTensors
-from netgain.ops.stored import StoredType
+from netgain.ops.stored_type import StoredType
 
 _TYPES: Final = {"F32": StoredType.F32, "F16": StoredType.F16, "BF16": StoredType.BF16}
 

@@ -224,10 +224,13 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def describe(result: Built | NotBuilt) -> str:
-    """One line for whoever waits for the build; what the compiler said goes before it."""
+def describe(result: Built | NotBuilt, command: str) -> str:
+    """One line for whoever waits for the build; what the compiler said goes before it.
+
+    `command`: what to type to build again.
+    """
     if isinstance(result, NotBuilt):
-        reason = result.reason.replace("{command}", build_command())
+        reason = result.reason.replace("{command}", command)
         return f"{result.output}netgain goes without its native CPU library: {reason}"
     lacking = f", without {', '.join(result.without)}" if result.without else ""
     return f"native CPU library compiled by {result.compiler} in {result.elapsed_s:.1f} s{lacking}"
@@ -251,7 +254,7 @@ def main() -> int:
     if arguments.verbose and isinstance(result, Built):
         for name, elapsed_s in result.unit_s.items():
             sys.stdout.write(f"  {elapsed_s:6.1f} s  {name}\n")
-    sys.stdout.write(f"{describe(result)}\n")
+    sys.stdout.write(f"{describe(result, build_command())}\n")
     return 0 if isinstance(result, Built) else 1
 
 

@@ -14,6 +14,7 @@ HERE: Final = Path(__file__).resolve().parent
 LIBRARY_NAME: Final = "_native.so"
 # Why there is no library, in place of it; `{command}` stands for the command that builds it.
 REASON_NAME: Final = "_native.txt"
+BUILD_COMMAND: Final = "python -m netgain.ops.cpu.build"
 
 # No contraction: which products are fused is written in the kernels, so that an output does not
 # depend on how the compiler saw its loop.
@@ -42,25 +43,25 @@ _AVX512: Final = (
     "-mavx512vnni",
     "-mprefer-vector-width=512",
 )
-_X86_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
+X86_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     "avx2": _AVX2,
     "avx_vnni": (*_AVX2, "-mavxvnni"),
     "avx512_vnni": _AVX512,
     "amx": (*_AVX512, "-mamx-tile", "-mamx-int8"),
 }
-_ARM_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {"neon": ("-march=armv8.2-a+dotprod+fp16",)}
+ARM_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {"neon": ("-march=armv8.2-a+dotprod+fp16",)}
 # `isa_<name>.cpp` is compiled with these. Where the compiler does not know them, and on another
 # processor, it is compiled without and then offers no kernels (its `#else` branch).
 ISA_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     "plain": (),
-    **(_ARM_FLAGS if platform.machine() in ("aarch64", "arm64") else _X86_FLAGS),
+    **(ARM_FLAGS if platform.machine() in ("aarch64", "arm64") else X86_FLAGS),
 }
 
 
 def source_version(sources: Path) -> str:
     """Identifies the sources and how they are compiled; baked into the library built from them."""
     digest = hashlib.blake2b(digest_size=8)
-    digest.update(repr((COMMON_FLAGS, _X86_FLAGS, _ARM_FLAGS)).encode())
+    digest.update(repr((COMMON_FLAGS, X86_FLAGS, ARM_FLAGS)).encode())
     for path in sorted([*sources.glob("*.h"), *sources.glob("*.cpp")]):
         content = path.read_bytes()
         digest.update(f"{path.name}:{len(content)}:".encode())
@@ -78,4 +79,4 @@ def checkout_of(folder: Path = HERE) -> Path | None:
 
 def build_command(folder: Path = HERE) -> str:
     """What to type to build the library of this installation."""
-    return "make native" if checkout_of(folder) else "python -m netgain.ops.cpu.build"
+    return "make native" if checkout_of(folder) else BUILD_COMMAND

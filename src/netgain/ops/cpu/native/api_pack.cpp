@@ -16,7 +16,7 @@ NETGAIN_API int64_t ng_source_row_bytes(int32_t kind, int64_t columns) {
 }
 
 NETGAIN_API void ng_pack_rows(int32_t format, const uint8_t* source, int32_t kind, const int32_t* destination_rows,
-                        int64_t rows, int64_t columns, uint8_t* packed) {
+                              int64_t rows, int64_t columns, uint8_t* packed) {
   netgain::pack_rows(static_cast<WeightFormat>(format), source, static_cast<SourceKind>(kind), destination_rows, rows,
                      columns, packed);
 }

@@ -81,10 +81,10 @@ inline void store_elements(uint8_t* p, F x) {
 inline void rotate(float* head, int64_t half, const float* cosines, const float* sines) {
   for (int64_t i = 0; i < half; i += kLanes) {
     const int64_t count = half - i;
-    const F x = load_some(head + i, count), y = load_some(head + half + i, count);
-    const F cosine = load_some(cosines + i, count), sine = load_some(sines + i, count);
-    store_some(head + i, fma(x, cosine, sub(zero(), mul(y, sine))), count);
-    store_some(head + half + i, fma(y, cosine, mul(x, sine)), count);
+    const F x = load_at_most(head + i, count), y = load_at_most(head + half + i, count);
+    const F cosine = load_at_most(cosines + i, count), sine = load_at_most(sines + i, count);
+    store_at_most(head + i, fma(x, cosine, sub(zero(), mul(y, sine))), count);
+    store_at_most(head + half + i, fma(y, cosine, mul(x, sine)), count);
   }
 }
 
@@ -94,7 +94,7 @@ inline void store_head(const float* head, int64_t head_dim, uint8_t* to, int64_t
   F inverse = set1(1.0f);
   if constexpr (kFormat == KVFormat::kInt8) {
     F largest = zero();
-    for (int64_t d = 0; d < head_dim; d += kLanes) largest = max(largest, abs(load_some(head + d, head_dim - d)));
+    for (int64_t d = 0; d < head_dim; d += kLanes) largest = max(largest, abs(load_at_most(head + d, head_dim - d)));
     const float scale = reduce_max(largest) * (1.0f / 127.0f);
     std::memcpy(scale_to, &scale, sizeof scale);
     inverse = set1(scale > 0.0f ? 1.0f / scale : 0.0f);
@@ -102,7 +102,7 @@ inline void store_head(const float* head, int64_t head_dim, uint8_t* to, int64_t
   constexpr int64_t bytes = kBytes<kFormat>;
   for (int64_t d = 0; d < head_dim; d += kLanes) {
     const int64_t count = smaller(kLanes, head_dim - d);
-    F x = load_some(head + d, count);
+    F x = load_at_most(head + d, count);
     if constexpr (kFormat == KVFormat::kInt8) x = max(min(round(mul(x, inverse)), set1(127.0f)), set1(-127.0f));
     if (stride == bytes && count == kLanes) {
       store_elements<kFormat>(to + d * bytes, x);
@@ -549,7 +549,7 @@ inline void finish_line(const AttentionArgs& args, int64_t row, int64_t head, co
   const F inverse = set1(1.0f / line[round_up(dim, 16) + 1]);
   if (args.y) {
     float* y = args.y + row * args.y_stride + head * dim;
-    for (int64_t d = 0; d < dim; d += kLanes) store_some(y + d, mul(load(line + d), inverse), dim - d);
+    for (int64_t d = 0; d < dim; d += kLanes) store_at_most(y + d, mul(load(line + d), inverse), dim - d);
     return;
   }
   for (int64_t block = 0; block < dim / kBlock; ++block) {

@@ -8,8 +8,10 @@ namespace {
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // A vector, or its first `count` > 0 floats where that is less; the others are loaded as 0.
-inline F load_some(const float* p, int64_t count) { return count < kLanes ? load_first(p, count, 0.0f) : load(p); }
-inline void store_some(float* p, F x, int64_t count) { return count < kLanes ? store_first(p, x, count) : store(p, x); }
+inline F load_at_most(const float* p, int64_t count) { return count < kLanes ? load_first(p, count, 0.0f) : load(p); }
+inline void store_at_most(float* p, F x, int64_t count) {
+  return count < kLanes ? store_first(p, x, count) : store(p, x);
+}
 
 // e ** x, within 2 units in the last place, for x clamped to [-87, 88]: a masked score of -infinity
 // still gives 1e-38, so whoever masks sets the weight to 0.
@@ -35,7 +37,8 @@ inline void quantize_block(const F* x, int64_t row, int64_t block, const Quantiz
   for (int i = 1; i < kBlock / kLanes; ++i) largest = max(largest, abs(x[i]));
   float scale = reduce_max(largest) * (1.0f / 127.0f);
   F inverse = set1(scale > 0.0f ? 1.0f / scale : 0.0f);
-  int8_t* values = out.values + (row * out.blocks + block) * kBlock;
+  const int64_t at = out.index(row, block);
+  int8_t* values = out.values + at * kBlock;
   F sums = zero();
   for (int i = 0; i < kBlock / kLanes; ++i) {
     F whole = max(min(round(mul(x[i], inverse)), set1(127.0f)), set1(-127.0f));
@@ -43,7 +46,6 @@ inline void quantize_block(const F* x, int64_t row, int64_t block, const Quantiz
     sums = add(sums, whole);
   }
   int32_t sum = reduce_add_int(sums);
-  const int64_t at = out.index(row, block);
   out.scales[at] = scale;
   out.sums[at] = sum;
   out.scaled_sums[at] = scale * static_cast<float>(sum);

@@ -86,14 +86,15 @@ class Unpacked {
   }
 
   // Integer sums of blocks `block` and, with `pair`, of the next one.
-  void dots(const int8_t* values, int64_t stride, int64_t block, bool pair, int32_t* sums) const {
+  void dots(const int8_t* values, int64_t block, bool pair, int32_t* sums) const {
+    constexpr int64_t step = kRowGroup * kBlock;
     _tile_zero(2);
-    NETGAIN_TILE_LOAD(0, values + block * kBlock, stride);
+    NETGAIN_TILE_LOAD(0, values + block * step, kBlock);
     NETGAIN_TILE_LOAD(1, weights_[block], 64);
     _tile_dpbssd(2, 0, 1);
     if (pair) {
       _tile_zero(5);
-      NETGAIN_TILE_LOAD(3, values + (block + 1) * kBlock, stride);
+      NETGAIN_TILE_LOAD(3, values + (block + 1) * step, kBlock);
       NETGAIN_TILE_LOAD(4, weights_[block + 1], 64);
       _tile_dpbssd(5, 3, 4);
     }
@@ -105,16 +106,16 @@ class Unpacked {
   void multiply_format(const LinearArgs& args, int64_t row, float* out, int64_t out_stride) const {
     // The matrix unit works a pair of blocks ahead of the additions.
     alignas(64) int32_t sums[4][kRows * kTile];
-    const int64_t blocks = args.quantized.blocks, stride = blocks * kBlock;
-    const int8_t* values = args.quantized.values + row * stride;
-    const float* scales = args.quantized.scales + args.quantized.index(row, 0);
-    const float* scaled_sums = args.quantized.scaled_sums + args.quantized.index(row, 0);
+    const int64_t blocks = args.quantized.blocks, first = args.quantized.index(row, 0);
+    const int8_t* values = args.quantized.values + first * kBlock;
+    const float* scales = args.quantized.scales + first;
+    const float* scaled_sums = args.quantized.scaled_sums + first;
     F total[kRows];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) total[r] = zero();
-    dots(values, stride, 0, blocks > 1, sums[0]);
+    dots(values, 0, blocks > 1, sums[0]);
     for (int64_t b = 0; b < blocks; ++b) {
-      if (b % 2 == 0 && b + 2 < blocks) dots(values, stride, b + 2, b + 3 < blocks, sums[(b + 2) % 4]);
+      if (b % 2 == 0 && b + 2 < blocks) dots(values, b + 2, b + 3 < blocks, sums[(b + 2) % 4]);
       const int32_t* dot = sums[b % 4];
       const F scale = _mm512_load_ps(scales_[b]);
 #pragma GCC unroll 16

@@ -30,8 +30,8 @@ inline void add_nibbles(const uint8_t* weights, const int8x16_t* values, int32x4
 
 // See dot_avx512_vnni.h; the four output features of `part`.
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t values_stride,
-                 const int32_t* /*sums*/, F* out) {
+inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t values_stride, const int32_t* /*sums*/,
+                 F* out) {
   int32x4_t total[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) total[r] = vdupq_n_s32(0);

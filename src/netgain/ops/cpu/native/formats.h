@@ -58,13 +58,13 @@ struct Matrix {
   const uint8_t* tile(int64_t index) const { return data + index * tile_bytes(format, columns); }
 };
 
-// Activations as int8 in blocks of 32 input features: value = scale * int8. What belongs to a block
-// is kept for groups of 16 rows together, [rows / 16][blocks][16], where kernels of several rows
-// find it side by side.
+// Activations as int8 in blocks of 32 input features: value = scale * int8. Rows are kept in groups of
+// 16, block after block, [rows / 16][blocks][16] of whatever belongs to a block of a row: a group's
+// block is one tile of a matrix unit, and what kernels of several rows need lies side by side.
 inline constexpr int64_t kRowGroup = 16;
 
 struct QuantizedRows {
-  int8_t* values;  // [rows][blocks * 32], zero behind the last feature
+  int8_t* values;  // 32 per block of a row, zero behind the last feature
   float* scales;
   int32_t* sums;       // of the int8 values
   float* scaled_sums;  // scale * sum

@@ -3,6 +3,7 @@
 #if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
 #include "vector_avx512.h"
 #include "common_impl.h"
+#include "dot_avx512_vnni.h"
 #include "dot_amx.h"
 #include "linear_impl.h"
 #include "rows_impl.h"

@@ -20,10 +20,10 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
   constexpr bool has_minimum = W == WeightFormat::kQ4_1;
   constexpr int64_t block_bytes = quantized_block_bytes(W);
   constexpr int64_t payload_at = has_minimum ? 64 : 32;
-  const int64_t blocks = args.quantized.blocks, stride = blocks * kBlock;
+  const int64_t blocks = args.quantized.blocks;
   const uint8_t* weights = args.weight.tile(tile);
-  const int8_t* values = args.quantized.values + row * stride;
   const int64_t first = args.quantized.index(row, 0);  // R rows never cross a row group
+  const int8_t* values = args.quantized.values + first * kBlock;
   const float* scales = args.quantized.scales + first;
   const int32_t* sums = args.quantized.sums + first;
   const float* scaled_sums = args.quantized.scaled_sums + first;
@@ -35,7 +35,7 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
     const uint8_t* block = weights;
     for (int64_t b = 0; b < blocks; ++b, block += block_bytes) {
       F dot[R];
-      dots<W, R>(block + payload_at, part, values + b * kBlock, stride, sums + b * kRowGroup, dot);
+      dots<W, R>(block + payload_at, part, values + b * kRowGroup * kBlock, sums + b * kRowGroup, dot);
       F scale = load_fp16(block + part * kLanes * 2);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) total[r] = fma(dot[r], mul(scale, set1(scales[b * kRowGroup + r])), total[r]);
@@ -215,19 +215,22 @@ void gated(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t bl
   const LinearArgs& args = gate.linear;
   const int most = most_rows(args.weight.format);
   constexpr int64_t stride = 4 * kTile;  // gate, up, gate, up
-  float out[kMostRows * stride];
-  Unpacked unpacked[4];
+  constexpr int64_t most_unpacked = 128;
+  float out[(Unpacked::kRows ? most_unpacked : kMostRows) * stride];
+  Unpacked unpacked;
   for (int64_t block = block_begin; block < block_end; ++block) {
     int64_t row = row_begin;
-    if (Unpacked::fits(args, row_end - row)) {
-      for (int t = 0; t < 4; ++t) unpacked[t].unpack(args, 4 * block + t);
-      for (; row + Unpacked::kRows <= row_end; row += Unpacked::kRows) {
-        for (int t = 0; t < 4; ++t) {
-          unpacked[t].multiply(args, row, 4 * block + t, out + t * kTile, stride);
-          add_bias(args, 4 * block + t, out + t * kTile, stride, Unpacked::kRows);
+    while (Unpacked::fits(args, row_end - row)) {
+      const int64_t rows = smaller(most_unpacked, (row_end - row) / kRowGroup * kRowGroup);
+      for (int t = 0; t < 4; ++t) {
+        unpacked.unpack(args, 4 * block + t);
+        for (int64_t r = 0; r < rows; r += kRowGroup) {
+          unpacked.multiply(args, row + r, 4 * block + t, out + r * stride + t * kTile, stride);
         }
-        write_gated(gate, row, block, out, Unpacked::kRows);
+        add_bias(args, 4 * block + t, out + t * kTile, stride, static_cast<int>(rows));
       }
+      write_gated(gate, row, block, out, static_cast<int>(rows));
+      row += rows;
     }
     for (; row < row_end; row += most) {
       const int rows = static_cast<int>(smaller(most, row_end - row));

@@ -87,46 +87,71 @@ uint16_t half_scale(float scale) {
   return float_to_fp16(scale);
 }
 
-// Nearest whole number within [low, high]; what is no number becomes `low`.
-inline int8_t nearest(float x, float low, float high) {
-  x = x > low ? x : low;
-  x = x < high ? x : high;
-  return static_cast<int8_t>(static_cast<int32_t>(x - low + 0.5f) + static_cast<int32_t>(low));
-}
+// Four floats: what every processor has registers for. (Wider ones the compiler takes apart element
+// by element where it compares them.)
+typedef float Four __attribute__((vector_size(16)));
+typedef int32_t FourInts __attribute__((vector_size(16)));
+constexpr int kFours = kBlock / 4;
 
-inline float magnitude(float x) { return x < 0.0f ? -x : x; }
+struct Range {
+  float least, most;
+};
 
-template <WeightFormat format>
-void pack_float_block(const float* x, uint8_t* block, int64_t lane) {
-  PackedBlock to = locate<format>(block, lane);
-  float least = x[0], most = x[0];
-  for (int i = 1; i < kBlock; ++i) {
+Range range_of(const Four* x) {
+  Four least = x[0], most = x[0];
+  for (int i = 1; i < kFours; ++i) {
     least = x[i] < least ? x[i] : least;
     most = x[i] > most ? x[i] : most;
   }
-  float extreme = magnitude(least) > most ? least : most;
-  float scale = format == WeightFormat::kQ8_0   ? magnitude(extreme) / 127.0f
+  Range all{least[0], most[0]};
+  for (int i = 1; i < 4; ++i) {
+    all.least = least[i] < all.least ? least[i] : all.least;
+    all.most = most[i] > all.most ? most[i] : all.most;
+  }
+  return all;
+}
+
+// The whole numbers nearest to (x - origin) * inverse + offset, within [low, high].
+void nearest(const Four* x, float origin, float inverse, float offset, float low, float high, int8_t* codes) {
+  const Four lows = Four{} + low, highs = Four{} + high;
+  int32_t whole[kBlock];
+  for (int i = 0; i < kFours; ++i) {
+    Four code = (x[i] - origin) * inverse + offset;
+    code = code > lows ? code : lows;
+    code = code < highs ? code : highs;
+    FourInts rounded = __builtin_convertvector(code - low + 0.5f, FourInts) + static_cast<int32_t>(low);
+    std::memcpy(whole + i * 4, &rounded, sizeof rounded);
+  }
+  for (int i = 0; i < kBlock; ++i) codes[i] = static_cast<int8_t>(whole[i]);
+}
+
+template <WeightFormat format>
+void pack_float_block(const float* numbers, uint8_t* block, int64_t lane) {
+  PackedBlock to = locate<format>(block, lane);
+  Four x[kFours];
+  std::memcpy(x, numbers, sizeof x);
+  auto [least, most] = range_of(x);
+  float extreme = -least > most ? least : most;
+  float scale = format == WeightFormat::kQ8_0   ? (extreme < 0.0f ? -extreme : extreme) / 127.0f
                 : format == WeightFormat::kQ4_0 ? extreme / -8.0f
                                                 : (most - least) / 15.0f;
   uint16_t half = half_scale(scale);
+  write(to.scale, half);
   scale = fp16_to_float(half);
   float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-  write(to.scale, half);
 
   int8_t codes[kBlock];
   if constexpr (format == WeightFormat::kQ8_0) {
-    for (int i = 0; i < kBlock; ++i) codes[i] = nearest(x[i] * inverse, -127.0f, 127.0f);
+    nearest(x, 0.0f, inverse, 0.0f, -127.0f, 127.0f, codes);
     write_quads(to.codes, codes);
     return;
   }
-  float offset = 8.0f;
   if constexpr (format == WeightFormat::kQ4_1) {
     uint16_t minimum = half_scale(least);
     write(to.minimum, minimum);
-    least = fp16_to_float(minimum);
-    for (int i = 0; i < kBlock; ++i) codes[i] = nearest((x[i] - least) * inverse, 0.0f, 15.0f);
+    nearest(x, fp16_to_float(minimum), inverse, 0.0f, 0.0f, 15.0f, codes);
   } else {
-    for (int i = 0; i < kBlock; ++i) codes[i] = nearest(x[i] * inverse + offset, 0.0f, 15.0f);
+    nearest(x, 0.0f, inverse, 8.0f, 0.0f, 15.0f, codes);
   }
   uint64_t eights[4];
   std::memcpy(eights, codes, sizeof eights);
@@ -225,25 +250,32 @@ void pack_quantized_rows(const Rows& all) {
 
 struct Bf16 {
   using Element = uint16_t;
+  static constexpr SourceKind kSame = SourceKind::kBf16;
   static uint16_t from(float x) { return float_to_bf16(x); }
 };
 struct Fp16 {
   using Element = uint16_t;
+  static constexpr SourceKind kSame = SourceKind::kF16;
   static uint16_t from(float x) { return float_to_fp16(x); }
 };
 struct Fp32 {
   using Element = float;
+  static constexpr SourceKind kSame = SourceKind::kF32;
   static float from(float x) { return x; }
 };
 
 template <typename Format>
 void pack_dense_rows(const Rows& all) {
   using Element = typename Format::Element;
-  int64_t source_bytes = source_block_bytes(all.kind);
+  int64_t row_bytes = source_row_bytes(all.kind, all.columns), source_bytes = source_block_bytes(all.kind);
   for (int64_t row = 0; row < all.rows; ++row) {
-    const uint8_t* source = all.source + row * source_row_bytes(all.kind, all.columns);
+    const uint8_t* source = all.source + row * row_bytes;
     int64_t to = all.destination_rows[row];
     auto* tile = reinterpret_cast<Element*>(all.packed) + to / kTile * kTile * all.columns + to % kTile;
+    if (all.kind == Format::kSame) {
+      for (int64_t i = 0; i < all.columns; ++i) tile[i * kTile] = read<Element>(source + i * sizeof(Element));
+      continue;
+    }
     for (int64_t first = 0; first < all.columns; first += kBlock, source += source_bytes) {
       int64_t rest = all.columns - first, count = rest < kBlock ? rest : kBlock;
       float x[kBlock];

@@ -123,8 +123,7 @@ constexpr int kPivots = 3;
 
 // masses[i]: the weight of all values above pivots[i].
 template <class Weights>
-inline void sum_above(const float* values, int64_t count, const float* pivots, const Weights& weights,
-                      double* masses) {
+inline void sum_above(const float* values, int64_t count, const float* pivots, const Weights& weights, double* masses) {
   const F first = set1(pivots[0]), second = set1(pivots[1]), third = set1(pivots[2]);
   Sums sums[kPivots];
   F runs[kPivots] = {zero(), zero(), zero()};
@@ -229,8 +228,8 @@ Boundary find_boundary(const float* values, int64_t count, double goal, const We
     while (part < kPivots && masses[part] < goal) ++part;
     if (part > 0) goal -= masses[part - 1];
     const float above = part < kPivots ? pivots[part] : -kInfinity, up_to = part > 0 ? pivots[part - 1] : kInfinity;
-    const int64_t left = part < kPivots ? copy_between(values, count, scratch, above, up_to)
-                                        : copy_up_to(values, count, scratch, up_to);
+    const int64_t left =
+        part < kPivots ? copy_between(values, count, scratch, above, up_to) : copy_up_to(values, count, scratch, up_to);
     values = scratch;
     if (left < count) {
       count = left;
@@ -377,8 +376,7 @@ int32_t draw(const float* logits, int64_t count, float temperature, int32_t top_
   // Finite, so that 0 times it is 0.
   const Probabilities probabilities = {largest, steepness < kInfinity ? steepness : kLargestFinite};
   const bool limited = (top_k > 0 && top_k < count) || top_p < 1.0f;
-  const Kept kept =
-      limited ? keep_likeliest(logits, count, top_k, top_p, probabilities, scratch) : keep_all(count);
+  const Kept kept = limited ? keep_likeliest(logits, count, top_k, top_p, probabilities, scratch) : keep_all(count);
 
   constexpr int64_t most_chunks = 1024, least_tokens = 256;
   double masses[most_chunks];

@@ -109,7 +109,9 @@ inline F load_first(const float* p, int64_t count, float fill) {
   std::memcpy(&x, p, static_cast<size_t>(count) * sizeof(float));
   return x;
 }
-inline void store_first(float* p, F x, int64_t count) { std::memcpy(p, &x, static_cast<size_t>(count) * sizeof(float)); }
+inline void store_first(float* p, F x, int64_t count) {
+  std::memcpy(p, &x, static_cast<size_t>(count) * sizeof(float));
+}
 
 struct Mask {
   Words quarters[4];  // -1 or 0
@@ -134,7 +136,8 @@ inline Mask both(Mask a, Mask b) {
   return a;
 }
 inline F keep(F x, Mask mask) {
-  return each_quarter([&](int i) { return of_bits(bits_of(x.quarters[i]) & reinterpret_cast<Bits>(mask.quarters[i])); });
+  return each_quarter(
+      [&](int i) { return of_bits(bits_of(x.quarters[i]) & reinterpret_cast<Bits>(mask.quarters[i])); });
 }
 inline uint32_t bits(Mask mask) {
   const Words bit_of_lane = {1, 2, 4, 8};
