@@ -20,7 +20,7 @@ class Quantized:
     """`QuantizedRows` of formats.h, for N rows."""
 
     rows: int
-    values_NI: NDArray[np.int8]
+    values: NDArray[np.int8]
     scales: NDArray[np.float32]
     sums: NDArray[np.int32]
     scaled_sums: NDArray[np.float32]
@@ -31,7 +31,7 @@ class Quantized:
         grouped = -(-rows // ROW_GROUP), blocks, ROW_GROUP
         return Quantized(
             rows,
-            np.full((rows, blocks * BLOCK), 55, np.int8),
+            np.full((*grouped, BLOCK), 55, np.int8),
             np.full(grouped, 55, np.float32),
             np.full(grouped, 55, np.int32),
             np.full(grouped, 55, np.float32),
@@ -39,15 +39,16 @@ class Quantized:
 
     def buffers(self) -> tuple[NDArray[np.generic], ...]:
         """As a unit takes them."""
-        return self.values_NI, self.scales, self.sums, self.scaled_sums
+        return self.values, self.scales, self.sums, self.scaled_sums
 
     def by_row(self) -> tuple[NDArray[np.float64], ...]:
         """Values [N, I]; scales, sums and scaled sums [N, B]. All fit doubles exactly."""
-        grouped = self.scales, self.sums, self.scaled_sums
-        rows = (each.transpose(0, 2, 1).reshape(-1, each.shape[1]) for each in grouped)
-        return self.values_NI.astype(np.float64), *(
-            each[: self.rows].astype(np.float64) for each in rows
-        )
+        groups, blocks = self.scales.shape[:2]
+        rows = groups * ROW_GROUP
+        values_NI = self.values.transpose(0, 2, 1, 3).reshape(rows, blocks * BLOCK)
+        others = self.scales, self.sums, self.scaled_sums
+        others_NB = [each.transpose(0, 2, 1).reshape(rows, blocks) for each in others]
+        return tuple(each[: self.rows].astype(np.float64) for each in (values_NI, *others_NB))
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)

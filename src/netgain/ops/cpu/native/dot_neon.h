@@ -30,8 +30,7 @@ inline void add_nibbles(const uint8_t* weights, const int8x16_t* values, int32x4
 
 // See dot_avx512_vnni.h; the four output features of `part`.
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t values_stride, const int32_t* /*sums*/,
-                 F* out) {
+inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* /*sums*/, F* out) {
   int32x4_t total[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) total[r] = vdupq_n_s32(0);
@@ -39,7 +38,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t
   for (int half = 0; half < 2; ++half) {
     int8x16_t of_row[R];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) of_row[r] = vld1q_s8(values + r * values_stride + 16 * half);
+    for (int r = 0; r < R; ++r) of_row[r] = vld1q_s8(values + r * kBlock + 16 * half);
     if constexpr (W == WeightFormat::kQ8_0) {
       const uint8_t* weights = payload + 16 * part + 64 * 4 * half;
 #pragma GCC unroll 8
