@@ -99,6 +99,14 @@ inline F keep(F x, int64_t begin, int64_t end, F other) {
   Words lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return ((lane >= static_cast<int32_t>(begin)) & (lane < static_cast<int32_t>(end))) ? x : other;
 }
+inline F add_exponent(F x, F shifted) {
+  Words bits, power;
+  std::memcpy(&bits, &x, sizeof bits);
+  std::memcpy(&power, &shifted, sizeof power);
+  bits += power << 23;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
 
 }  // namespace
 }  // namespace netgain
