@@ -687,22 +687,22 @@ inline void attend_split(const Work& work, int64_t split, const Span& span, cons
 // Queries times the scale, in units of log 2, per tile [D][lines].
 inline void load_queries(const AttentionArgs& args, const Work& work, const AttentionScratch& scratch) {
   const F scale = set1(args.scale * 1.44269504088896341f);
+  const int64_t dim = work.head_dim, padded = work.padded_dim;
+  float* scaled = scratch.weighted;  // free until the first split
+  for (int64_t row = 0, line = 0; row < work.task->rows; ++row) {
+    const float* from = args.qkv + (work.task->first_row + row) * args.qkv_stride;
+    from += work.task->kv_head * work.group * dim;
+    for (int64_t head = 0; head < work.group; ++head, ++line, from += dim) {
+      for (int64_t d = 0; d < dim; d += kLanes) {
+        store(scaled + line * padded + d, mul(load_some(from + d, dim - d), scale));
+      }
+    }
+  }
   for (const Tile* tile = scratch.tiles; tile < scratch.tiles + work.tiles; ++tile) {
-    float* to = scratch.queries + tile->line * work.head_dim;
-    int64_t row = tile->first_row, head = tile->line - row * work.group;
+    float* to = scratch.queries + tile->line * dim;
     for (int64_t i = 0; i < tile->lines; ++i) {
-      const float* from = args.qkv + (work.task->first_row + row) * args.qkv_stride +
-                          (work.task->kv_head * work.group + head) * work.head_dim;
-      for (int64_t d = 0; d < work.head_dim; d += kLanes) {
-        float lanes[kLanes];
-        const int64_t count = work.head_dim - d;
-        store(lanes, mul(load_some(from + d, count), scale));
-        for (int64_t lane = 0; lane < smaller(kLanes, count); ++lane) to[(d + lane) * tile->lines + i] = lanes[lane];
-      }
-      if (++head == work.group) {
-        head = 0;
-        ++row;
-      }
+      const float* from = scaled + (tile->line + i) * padded;
+      for (int64_t d = 0; d < dim; ++d) to[d * tile->lines + i] = from[d];
     }
   }
 }
