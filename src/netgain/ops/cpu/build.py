@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from netgain.ops.cpu.sources import (
+    BUILT_ON,
     COMMON_FLAGS,
     HERE,
     ISA_FLAGS,
@@ -151,8 +152,9 @@ def _build(sources: Path, library: Path, checkout: Path | None) -> Built | NotBu
 
 def _units(compiler: Sequence[str], sources: Path) -> tuple[list[_Unit], list[str]]:
     """All units, the longest to compile first, and the instruction sets the compiler lacks."""
-    wanted = os.environ.get("NETGAIN_BUILD_ISA")
-    chosen = [isa for isa in ISA_FLAGS if wanted is None or isa in wanted.split(",")]
+    wanted = set(os.environ.get("NETGAIN_BUILD_ISA", ",".join(ISA_FLAGS)).split(","))
+    wanted |= {BUILT_ON[isa] for isa in wanted if isa in BUILT_ON}
+    chosen = [isa for isa in ISA_FLAGS if isa in wanted]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         known = list(pool.map(lambda isa: _knows(compiler, ISA_FLAGS[isa]), chosen))
     flags = {isa: ISA_FLAGS[isa] for isa, is_known in zip(chosen, known, strict=True) if is_known}

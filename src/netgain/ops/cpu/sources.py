@@ -57,6 +57,9 @@ ISA_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     **(ARM_FLAGS if platform.machine() in ("aarch64", "arm64") else X86_FLAGS),
 }
 
+# Kernels that take what they do not do better from others.
+BUILT_ON: Final = {"avx_vnni": "avx2", "amx": "avx512_vnni"}
+
 
 def source_version(sources: Path) -> str:
     """Identifies the sources and how they are compiled; baked into the library built from them."""
