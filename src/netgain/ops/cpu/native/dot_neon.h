@@ -28,17 +28,14 @@ inline void add_nibbles(const uint8_t* weights, const int8x16_t* values, int32x4
   }
 }
 
-// See dot_avx512_vnni.h; the four output features of `part`.
+// Adds one plane of the activations.
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* /*sums*/, F* out) {
-  int32x4_t total[R];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) total[r] = vdupq_n_s32(0);
+inline void add_plane(const uint8_t* payload, int part, const int8_t* values, int32x4_t* total) {
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {
     int8x16_t of_row[R];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) of_row[r] = vld1q_s8(values + r * kBlock + 16 * half);
+    for (int r = 0; r < R; ++r) of_row[r] = vld1q_s8(values + r * kBlockValues + 16 * half);
     if constexpr (W == WeightFormat::kQ8_0) {
       const uint8_t* weights = payload + 16 * part + 64 * 4 * half;
 #pragma GCC unroll 8
@@ -54,6 +51,18 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, const i
       add_nibbles<W, 1, R>(weights + 64, of_row, total);
     }
   }
+}
+
+// See dot_vnni.h; the four output features of `part`.
+template <WeightFormat W, int R>
+inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* /*sums*/, F* out) {
+  int32x4_t total[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) total[r] = vdupq_n_s32(0);
+  add_plane<W, R>(payload, part, values, total);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) total[r] = vshlq_n_s32(total[r], 4);
+  add_plane<W, R>(payload, part, values + kPlane, total);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) out[r] = vcvtq_f32_s32(total[r]);
 }
