@@ -75,6 +75,8 @@ def build_engine(
         settings.model.weights,
         settings.kv.dtype,
         settings.model.numerics,
+        # With fewer threads than cores, another engine may have taken the same ones.
+        pinned=threads == cores,
     )
     traits = backend.traits
     done("backend", time.perf_counter() - began)
