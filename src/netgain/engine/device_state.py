@@ -6,6 +6,7 @@ P places (one per request the executor knows).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -68,33 +69,35 @@ class DeviceState:
 
     def arrays(self, slices: Sequence[Slice]) -> StepArrays:
         """The flat arrays of these slices."""
-        places_R = np.array([self._places[piece.request_id] for piece in slices])
-        starts_R = np.array([piece.start for piece in slices])
-        counts_R = np.array([piece.count for piece in slices])
-        sampling_R = np.array([piece.sample for piece in slices])
-        contexts_R = starts_R + counts_R
-        query_starts = np.zeros(len(slices) + 1, np.int32)
-        counts_R.cumsum(out=query_starts[1:])
-        # A slice's positions are its rows, moved by the same number.
-        moves_R = starts_R - query_starts[:-1]
-        total = int(query_starts[-1])
-        positions_T = np.arange(total) + moves_R.repeat(counts_R)
-        places_N = places_R[sampling_R]
+        places = [self._places[piece.request_id] for piece in slices]
+        contexts = [piece.start + piece.count for piece in slices]
+        ends = list(accumulate(piece.count for piece in slices))
+        places_R, contexts_R = np.array(places), np.array(contexts)
+        if ends[-1] == len(slices):
+            # One token each: a slice's row is its place in the list.
+            rows_places_T, positions_T = places_R, contexts_R - 1
+        else:
+            counts_R = np.array([piece.count for piece in slices])
+            # A slice's positions are its rows, moved by the same number.
+            moves_T = (contexts_R - ends).repeat(counts_R)
+            rows_places_T, positions_T = places_R.repeat(counts_R), moves_T + np.arange(ends[-1])
+        sampling = [index for index, piece in enumerate(slices) if piece.sample]
+        places_N = places_R if len(sampling) == len(slices) else places_R[sampling]
         return StepArrays(
             StepInputs(
-                token_ids_T=self._tokens_PT[places_R.repeat(counts_R), positions_T],
+                token_ids_T=self._tokens_PT[rows_places_T, positions_T],
                 positions_T=positions_T.astype(np.int32),
-                query_starts=query_starts,
+                query_starts=np.array([0, *ends], np.int32),
                 context_lens_R=contexts_R.astype(np.int32),
-                groups=self._tables(places_R, contexts_R),
-                logit_rows_N=query_starts[1:][sampling_R] - np.int32(1),
+                groups=self._tables(places_R, contexts),
+                logit_rows_N=np.array([ends[index] - 1 for index in sampling], np.int32),
             ),
             Draws(
                 temperatures_N=self._temperatures_P[places_N],
                 top_k_N=self._top_k_P[places_N],
                 top_p_N=self._top_p_P[places_N],
                 seeds_N=self._seeds_P[places_N],
-                positions_N=contexts_R[sampling_R],
+                positions_N=np.array([contexts[index] for index in sampling], np.int64),
             ),
             places_N,
         )
@@ -106,17 +109,18 @@ class DeviceState:
         self._lengths_P[places_N] += 1
 
     def _tables(
-        self, places_R: NDArray[np.intp], contexts_R: NDArray[np.int64]
+        self, places_R: NDArray[np.intp], contexts: Sequence[int]
     ) -> tuple[GroupInputs, ...]:
-        used_R = -(-contexts_R // self._block_tokens)
-        widest = int(used_R.max())
-        unused_RM = np.arange(widest) >= used_R[:, None]
-        found = []
-        for table_PM in self._tables_GPM:
-            table_RM = table_PM[places_R, :widest]
-            table_RM[unused_RM] = 0  # scratch
-            found.append(GroupInputs(table_RM))
-        return tuple(found)
+        size = self._block_tokens
+        narrowest, widest = -(-min(contexts) // size), -(-max(contexts) // size)
+        # Row by row, and cheaper than an index and a slice at once.
+        tables = [table_PM[:, :widest].take(places_R, 0) for table_PM in self._tables_GPM]
+        if narrowest < widest:
+            used_R1 = -(-np.array(contexts) // size)[:, None]
+            unused_RM = np.arange(widest) >= used_R1
+            for table_RM in tables:
+                table_RM[unused_RM] = 0  # scratch
+        return tuple(map(GroupInputs, tables))
 
     def _add(self, new: NewRequest) -> None:
         place = self._free.pop()
