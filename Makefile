@@ -6,21 +6,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 PIP_ARGS ?=
+CPU := src/netgain/ops/cpu
+CPP := $(wildcard $(CPU)/native/*.h $(CPU)/native/*.cpp)
+CPP_TESTS := $(wildcard tests/ops/*.cpp tests/ops/*/*.cpp tests/ops/*/*.h)
+HOOK := hatch_build.py $(CPU)/build.py $(CPU)/sources.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install pull serve test lint format clean
+.PHONY: help install native pull serve test lint format clean
 
 help:
 	@echo "make serve    install, fetch the default model, serve on http://127.0.0.1:8000"
 	@echo "              (make serve ARGS='--port 9000' passes arguments on; see netgain serve --help)"
 	@echo "              (make install PIP_ARGS='--index-url ...' chooses where packages come from)"
 	@echo "make test     install and run the tests"
-	@echo "make lint     ruff, mypy --strict, import-linter"
-	@echo "make format   let ruff format and fix what it can"
+	@echo "make lint     ruff, mypy --strict, import-linter; warnings and format of the C++"
+	@echo "make format   let ruff and clang-format format and fix what they can"
+	@echo "make native   compile the native CPU library again (CXX=... chooses the compiler)"
 	@echo "make pull     fetch the default model, unless it is there"
-	@echo "make clean    remove .venv and caches"
+	@echo "make clean    remove .venv, what was compiled, and caches"
 
-install: $(VENV)/.installed
+install: $(VENV)/.installed $(VENV)/.native
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -29,10 +34,20 @@ $(VENV)/bin/python:
 		|| { rm -rf $(VENV); $(PYTHON) -m pip install --user --quiet virtualenv && $(PYTHON) -m virtualenv --quiet $(VENV); } \
 		|| { echo "cannot make a virtual environment: install your system's python3-venv package"; exit 1; }
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py | $(VENV)/bin/python
 	@echo "installing into $(VENV) (once; about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS) -e '.[dev]'
 	@touch $@
+
+# The build hook has compiled it already, unnoticed by pip: this says how that went, and compiles what
+# changed since. Without a compiler netgain still works, so this does not fail then.
+$(VENV)/.native: $(VENV)/.installed $(CPP) $(HOOK)
+	@$(BIN)/python -m netgain.ops.cpu.build || true
+	@touch $@
+
+native: $(VENV)/.installed
+	@$(BIN)/python -m netgain.ops.cpu.build
+	@touch $(VENV)/.native
 
 pull: install
 	@$(BIN)/netgain pull
@@ -49,10 +64,13 @@ lint: install
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/clang-format --dry-run --Werror $(CPP) $(CPP_TESTS)
+	@$(BIN)/python -m netgain.ops.cpu.build --check
 
 format: install
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@$(BIN)/clang-format -i $(CPP) $(CPP_TESTS)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build $(CPU)/_native.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,11 +1,15 @@
 """What several rooms' tests share."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from netgain.models.store import ensure_default
+
+# As the torch backend does, which tests may import after torch itself.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Properties are tried on the same examples every time; `--hypothesis-profile=random` tries others.
 settings.register_profile("fixed", derandomize=True, deadline=None)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from netgain.models.causal_lm import CausalLM
+from tests.backends import LoadedModel
 from tests.paged import PagedDriver, PagedSequence, Work
 
 TIE: Final = 1e-3
@@ -11,7 +11,7 @@ TIE: Final = 1e-3
 
 
 def assert_same_but_for_ties(
-    model: CausalLM,
+    model: LoadedModel,
     prompt: Sequence[int],
     expected: Sequence[int],
     actual: Sequence[int],

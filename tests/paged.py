@@ -1,4 +1,4 @@
-"""Lays out steps over paged KV for tests: block tables, slots, flat arrays.
+"""Lays out steps over paged KV for tests: block tables and flat arrays.
 
 Dimensions: N rows of a slice, V vocabulary.
 """
@@ -6,11 +6,17 @@ Dimensions: N rows of a slice, V vocabulary.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from netgain.models.causal_lm import CausalLM
 from netgain.ops.step_inputs import GroupInputs, StepInputs
+from tests.backends import LoadedModel
+
+LEFT_BEHIND: Final = 0x42
+"""A byte that makes a finite number in every KV format: what earlier owners left in a block."""
 
 
 @dataclass(eq=False)
@@ -31,14 +37,22 @@ class Work:
 
 
 class PagedDriver:
-    """Owns KV records of one group and hands out blocks in scrambled order."""
+    """Owns a runner over KV records of one group and hands out blocks in scrambled order."""
 
-    def __init__(self, model: CausalLM, block_tokens: int, blocks: int, seed: int = 0) -> None:
-        (group,) = model.config.kv_groups(block_tokens)
-        self.model = model
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        block_tokens: int,
+        blocks: int,
+        seed: int = 0,
+        max_tokens: int = 4096,
+    ) -> None:
+        backend, model = loaded.backend, loaded.model
+        groups = model.config.kv_groups(block_tokens, backend.traits.kv_dtype)
+        self.runner = backend.runner(model, groups, blocks, max_tokens, max_rows=64)
+        for record in self.runner.records:
+            record.fill(LEFT_BEHIND)
         self.block_tokens = block_tokens
-        # What earlier owners left behind must not show.
-        self.records = torch.full((blocks, *group.record_shape), 50.0)
         self.free = list(range(1, blocks))
         random.Random(seed).shuffle(self.free)
 
@@ -48,40 +62,45 @@ class PagedDriver:
 
     def step(self, work: Sequence[Work]) -> list[torch.Tensor]:
         """Runs one step; logits `[N, V]` per slice."""
-        logits = self.model.forward(self._inputs(work), [self.records])
+        logits = torch.from_numpy(self.runner.logits(self.inputs(work)))
         return list(torch.split(logits, [len(w.tokens) if w.all_rows else 1 for w in work]))
 
-    def _inputs(self, work: Sequence[Work]) -> StepInputs:
-        tokens: list[int] = []
-        positions: list[int] = []
-        slot_blocks: list[int] = []
-        slot_offsets: list[int] = []
+    def inputs(self, work: Sequence[Work]) -> StepInputs:
+        """The arrays of a step that takes each sequence further."""
         logit_rows: list[int] = []
-        starts, contexts = [0], []
+        spans: list[tuple[int, int]] = []
+        at = 0
         for item in work:
             sequence, first = item.sequence, item.sequence.length
             sequence.length += len(item.tokens)
             while len(sequence.blocks) * self.block_tokens < sequence.length:
                 sequence.blocks.append(self.free.pop())
-            span = range(first, sequence.length)
-            tokens.extend(item.tokens)
-            positions.extend(span)
-            slot_blocks.extend(sequence.blocks[p // self.block_tokens] for p in span)
-            slot_offsets.extend(p % self.block_tokens for p in span)
-            starts.append(len(tokens))
-            contexts.append(sequence.length)
-            rows = range(starts[-2], starts[-1])
+            spans.append((first, sequence.length))
+            rows = range(at, at + len(item.tokens))
             logit_rows.extend(rows if item.all_rows else rows[-1:])
-        most = max(len(item.sequence.blocks) for item in work)
-        tables = [[*w.sequence.blocks, *[0] * (most - len(w.sequence.blocks))] for w in work]
-        group = GroupInputs(
-            torch.tensor(tables), torch.tensor(slot_blocks), torch.tensor(slot_offsets)
-        )
-        return StepInputs(
-            token_ids_T=torch.tensor(tokens),
-            positions_T=torch.tensor(positions),
-            query_starts=tuple(starts),
-            context_lens=tuple(contexts),
-            groups=(group,),
-            logit_rows_N=torch.tensor(logit_rows),
-        )
+            at = rows.stop
+        tokens = [token for item in work for token in item.tokens]
+        return flat_inputs(tokens, spans, [item.sequence.blocks for item in work], logit_rows)
+
+
+def flat_inputs(
+    tokens: Sequence[int],
+    spans: Sequence[tuple[int, int]],
+    tables: Sequence[Sequence[int]],
+    logit_rows: Sequence[int],
+) -> StepInputs:
+    """Inputs of slices that cover positions `[first, end)` each, over one KV group."""
+    most = max(map(len, tables))
+    counts = [end - first for first, end in spans]
+    return StepInputs(
+        token_ids_T=int32(tokens),
+        positions_T=int32([position for span in spans for position in range(*span)]),
+        query_starts=int32([0, *np.cumsum(counts)]),
+        context_lens_R=int32([end for _, end in spans]),
+        groups=(GroupInputs(int32([[*table, *[0] * (most - len(table))] for table in tables])),),
+        logit_rows_N=int32(logit_rows),
+    )
+
+
+def int32(values: object) -> NDArray[np.int32]:
+    return np.array(values, np.int32)

@@ -1,4 +1,4 @@
-"""Rooms that decide do not pull in libraries that compute."""
+"""Nothing pulls in torch but the backend made of it, once it is chosen."""
 
 import json
 import subprocess
@@ -12,17 +12,25 @@ TORCH_FREE = [
     "netgain.errors",
     "netgain.cost.step_time",
     "netgain.engine.accounting",
+    "netgain.engine.assembly",
+    "netgain.engine.calibration",
     "netgain.engine.capacity",
     "netgain.engine.clock",
     "netgain.engine.core",
+    "netgain.engine.device_state",
     "netgain.engine.events",
     "netgain.engine.executor",
+    "netgain.engine.ipc_client",
+    "netgain.engine.llm",
+    "netgain.engine.local_executor",
     "netgain.engine.messages",
+    "netgain.engine.process",
     "netgain.engine.request",
     "netgain.engine.runner",
     "netgain.engine.sampling_params",
     "netgain.engine.scheduler",
     "netgain.engine.step",
+    "netgain.fleet.launcher",
     "netgain.hardware.host",
     "netgain.kv.block_pool",
     "netgain.kv.events",
@@ -36,12 +44,31 @@ TORCH_FREE = [
     "netgain.models.catalogue",
     "netgain.models.chat_template_source",
     "netgain.models.checkpoint",
+    "netgain.models.causal_lm",
     "netgain.models.config",
     "netgain.models.gguf_file",
+    "netgain.models.gguf_tensors",
+    "netgain.models.llama",
+    "netgain.models.loading",
     "netgain.models.package_fetch",
     "netgain.models.parameters",
+    "netgain.models.registry",
+    "netgain.models.rope",
+    "netgain.models.row_reader",
+    "netgain.models.safetensors_tensors",
     "netgain.models.store",
+    "netgain.models.stored_tensors",
     "netgain.models.tokenizer_source",
+    "netgain.ops.backend",
+    "netgain.ops.choices",
+    "netgain.ops.draws",
+    "netgain.ops.interface",
+    "netgain.ops.selection",
+    "netgain.ops.step_inputs",
+    "netgain.ops.stored",
+    "netgain.ops.stored_type",
+    "netgain.ops.weights",
+    "netgain.server.run",
     "netgain.sim.clock",
     "netgain.sim.simulator",
     "netgain.sim.step_outcome",
@@ -81,7 +108,9 @@ def all_in_order() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", TORCH_FREE)
-def test_a_room_that_decides_imports_neither_torch_nor_transformers(name: str) -> None:
+def test_what_is_no_part_of_the_torch_backend_imports_neither_torch_nor_transformers(
+    name: str,
+) -> None:
     found = all_in_order()
     before: set[str] = set()
     for earlier in TORCH_FREE[: TORCH_FREE.index(name)]:
@@ -90,7 +119,7 @@ def test_a_room_that_decides_imports_neither_torch_nor_transformers(name: str) -
 
 
 def test_the_probe_sees_torch_where_it_is() -> None:
-    (modules,) = modules_after("netgain.ops.step_inputs").values()
+    (modules,) = modules_after("netgain.ops.torch_backend").values()
     assert "torch" in modules
 
 
@@ -117,6 +146,6 @@ def test_no_module_of_netgain_pulls_in_the_oracle() -> None:
         [sys.executable, "-c", EVERYTHING], capture_output=True, text=True, check=True
     )
     names, loaded = json.loads(run.stdout)
-    assert {"netgain.engine.torch_executor", "netgain.engine.process"} <= set(names)
+    assert {"netgain.ops.torch_backend", "netgain.engine.process"} <= set(names)
     assert "torch" in loaded
     assert "transformers" not in loaded

@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from netgain.errors import ConfigurationError
+from netgain.ops.choices import BackendName, KVFormat, Numerics, WeightFormat
 
 GiB: Final = 1 << 30
 _UNITS: Final = {
@@ -66,6 +67,9 @@ class ModelSettings(_Section):
     """Most tokens of prompt and answer together; default: what the model was trained for."""
     threads: int | None = Field(default=None, ge=1, le=1024)
     """CPU threads of the engine; default: the cores this process may use."""
+    backend: BackendName = BackendName.AUTO
+    weights: WeightFormat = WeightFormat.AUTO
+    numerics: Numerics = Numerics.AUTO
 
 
 class SchedulerSettings(_Section):
@@ -96,6 +100,7 @@ class KVSettings(_Section):
     """The KV pool and the prefix cache."""
 
     block_tokens: int = Field(default=16, ge=1, le=1024)
+    dtype: KVFormat = KVFormat.AUTO
     memory_bytes: Bytes | None = None
     """Size of the KV pool; default: a share of what is free, capped by what could be used."""
     prefix_cache: bool = True
@@ -139,6 +144,7 @@ AnySection = TypeVar("AnySection", bound=_Section)
 
 _NAMES_OUTSIDE: Final = {
     "memory_bytes": "kv_memory",
+    "dtype": "kv_dtype",
     "step_time_target_s": "step_time_target",
     "request_timeout_s": "request_timeout",
     "shutdown_grace_s": "shutdown_grace",

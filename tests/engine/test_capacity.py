@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netgain.config import EngineSettings, KVSettings, ModelSettings, SchedulerSettings
-from netgain.engine.capacity import CapacityPlan, activation_bytes, plan_capacity
+from netgain.engine.capacity import CapacityPlan, plan_capacity, step_bounds
 from netgain.errors import CapacityError, ConfigurationError
 from netgain.models.config import Architecture, ModelConfig, Rope
-from netgain.models.parameters import weight_bytes
+from netgain.ops.backend import StepMemory
 
 MODEL = ModelConfig(
     architecture=Architecture.LLAMA,
@@ -31,6 +31,7 @@ MODEL = ModelConfig(
 TOKEN_BYTES = 2 * 4 * 2 * 16 * 4
 LAYER_TOKEN_BYTES = TOKEN_BYTES // 4
 """Of one of four layers: what attention gathers."""
+WEIGHTS = 1_234_567
 RESERVE = 256 << 20
 PLENTY = 64 << 30
 
@@ -51,12 +52,21 @@ def settings(
 
 
 def plan(wanted: EngineSettings, available: int = PLENTY) -> CapacityPlan:
-    return plan_capacity(wanted, MODEL, MODEL.kv_groups(wanted.kv.block_tokens), available)
+    groups = MODEL.kv_groups(wanted.kv.block_tokens)
+    bounds = step_bounds(wanted, MODEL)
+    memory = StepMemory(activations(wanted), wanted.kv.block_tokens * LAYER_TOKEN_BYTES)
+    return plan_capacity(wanted, bounds, groups, WEIGHTS, memory, available)
+
+
+def activations(wanted: EngineSettings) -> int:
+    """What a backend might say: more for more tokens, sequences and context."""
+    longest = wanted.model.max_model_len or 512
+    tokens, rows = wanted.scheduler.max_num_batched_tokens, wanted.scheduler.max_num_seqs
+    return 1000 * tokens + 8 * MODEL.vocab * rows + 4 * tokens * longest
 
 
 def fixed_bytes(wanted: EngineSettings) -> int:
-    longest = wanted.model.max_model_len or 512
-    return weight_bytes(MODEL) + activation_bytes(wanted, MODEL, longest) + RESERVE
+    return WEIGHTS + activations(wanted) + RESERVE
 
 
 def pool_bytes(blocks: int, block_tokens: int = 16) -> int:
@@ -204,6 +214,6 @@ def test_a_context_beyond_the_models_is_refused_with_the_longest_allowed() -> No
 
 def test_the_plan_adds_up_to_what_it_was_given() -> None:
     made = plan(settings())
-    assert made.weights_bytes == weight_bytes(MODEL)
+    assert made.weights_bytes == WEIGHTS
     assert made.block_bytes == 16 * TOKEN_BYTES
-    assert made.activation_bytes == activation_bytes(settings(), MODEL, 512)
+    assert made.activation_bytes == activations(settings())

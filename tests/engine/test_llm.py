@@ -15,10 +15,7 @@ from netgain.engine.step import Step
 from netgain.errors import CapacityError, ConfigurationError, InvalidRequestError, NetgainError
 from netgain.kv.events import BlockStored
 from netgain.ledger.stages import LedgerStage
-from netgain.models.causal_lm import CausalLM
-from netgain.models.checkpoint import open_checkpoint
-from netgain.models.loading import load_model
-from netgain.ops.torch_ops import TorchOps
+from tests.backends import LoadedModel, load
 from tests.greedy import TIE, assert_same_but_for_ties
 from tests.paged import PagedDriver, PagedSequence, Work
 
@@ -52,8 +49,8 @@ def llm(default_gguf: Path) -> Iterator[LLM]:
 
 
 @pytest.fixture(scope="module")
-def model(default_gguf: Path) -> CausalLM:
-    return load_model(open_checkpoint(default_gguf), TorchOps())[0]
+def model(default_gguf: Path) -> LoadedModel:
+    return load(default_gguf)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +64,7 @@ def solo(llm: LLM) -> list[tuple[int, ...]]:
 
 
 def test_sixteen_concurrent_greedy_requests_each_equal_their_solo_run(
-    llm: LLM, model: CausalLM, solo: list[tuple[int, ...]], ties: list[str]
+    llm: LLM, model: LoadedModel, solo: list[tuple[int, ...]], ties: list[str]
 ) -> None:
     llm.reset_prefix_cache()
     together = llm.generate(PROMPTS, GREEDY)
@@ -83,10 +80,10 @@ def test_sixteen_concurrent_greedy_requests_each_equal_their_solo_run(
 
 
 def test_sixteen_requests_in_a_pool_for_two_equal_their_solo_runs_despite_preemption(
-    default_gguf: Path, model: CausalLM, solo: list[tuple[int, ...]], ties: list[str]
+    default_gguf: Path, model: LoadedModel, solo: list[tuple[int, ...]], ties: list[str]
 ) -> None:
     blocks_for_two = 2 * (128 // 4)
-    (group,) = model.config.kv_groups(4)
+    (group,) = model.model.config.kv_groups(4)
     with LLM(
         str(default_gguf),
         max_model_len=128,
@@ -115,7 +112,7 @@ def test_sixteen_requests_in_a_pool_for_two_equal_their_solo_runs_despite_preemp
 
 
 def test_the_engines_greedy_tokens_are_those_of_the_model_alone(
-    model: CausalLM, llm: LLM, solo: list[tuple[int, ...]]
+    model: LoadedModel, llm: LLM, solo: list[tuple[int, ...]]
 ) -> None:
     """The tests' own driver makes the arrays; no scheduler, no executor, no cache."""
     for prompt, answer in zip(PROMPTS, solo, strict=True):
@@ -130,7 +127,7 @@ def test_the_engines_greedy_tokens_are_those_of_the_model_alone(
 @pytest.mark.parametrize("outstanding", [1, 3])
 def test_the_number_of_outstanding_steps_changes_no_answer(
     default_gguf: Path,
-    model: CausalLM,
+    model: LoadedModel,
     solo: list[tuple[int, ...]],
     ties: list[str],
     outstanding: int,
@@ -164,7 +161,7 @@ def test_a_seed_gives_the_same_text_alone_and_beside_unseeded_neighbours(llm: LL
 
 
 def test_a_repeated_prompt_is_served_from_the_prefix_cache_with_the_same_answer(
-    llm: LLM, model: CausalLM, ties: list[str]
+    llm: LLM, model: LoadedModel, ties: list[str]
 ) -> None:
     llm.reset_prefix_cache()
     prompt = llm.tokenizer.encode(PROMPTS[15])[:65]
@@ -267,6 +264,17 @@ def test_a_pool_too_small_is_refused_with_the_shortfall_and_advice_that_works(
     assert f"--max-model-len {longest}" in str(refused.value)
     with LLM(str(default_gguf), max_model_len=longest, kv_memory="16MiB") as llm:
         assert llm.info.max_model_len == longest
+
+
+def test_the_engine_says_what_auto_became(llm: LLM) -> None:
+    info = llm.info
+    assert (info.backend, info.weights, info.kv_dtype, info.numerics) == (
+        "torch",
+        "fp32",
+        "fp32",
+        "fast",
+    )
+    assert info.weight_bytes == 4 * info.parameters
 
 
 def test_a_context_beyond_the_models_is_refused(default_gguf: Path) -> None:

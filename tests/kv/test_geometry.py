@@ -2,11 +2,17 @@
 
 import pytest
 
-from netgain.kv.geometry import KVGroup
+from netgain.kv.geometry import KVDType, KVGroup
 
 
-def group(layers: int, kv_heads: int, head_dim: int, block_tokens: int = 16) -> KVGroup:
-    return KVGroup("full", tuple(range(layers)), kv_heads, head_dim, block_tokens)
+def group(
+    layers: int,
+    kv_heads: int,
+    head_dim: int,
+    block_tokens: int = 16,
+    dtype: KVDType = KVDType.FP32,
+) -> KVGroup:
+    return KVGroup("full", tuple(range(layers)), kv_heads, head_dim, block_tokens, dtype)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +29,9 @@ def group(layers: int, kv_heads: int, head_dim: int, block_tokens: int = 16) -> 
 def test_a_token_takes_keys_and_values_of_every_layer_and_kv_head(
     layers: int, kv_heads: int, head_dim: int, half_precision_bytes: int
 ) -> None:
-    """Stated for 2 bytes an element; what is stored today has 4."""
+    for dtype in (KVDType.FP16, KVDType.BF16):
+        found = group(layers, kv_heads, head_dim, dtype=dtype)
+        assert found.token_bytes == half_precision_bytes
     assert group(layers, kv_heads, head_dim).token_bytes == half_precision_bytes * 2
 
 
@@ -45,3 +53,8 @@ def test_a_record_is_its_shape() -> None:
         elements *= size
     assert record.record_shape == (30, 2, 3, 8, 64)
     assert record.record_bytes == elements * record.dtype.element_bytes
+
+
+def test_eight_bit_keys_and_values_take_a_scale_per_token_and_head_besides() -> None:
+    found = group(30, 3, 64, block_tokens=8, dtype=KVDType.INT8)
+    assert found.record_bytes == 8 * 30 * 2 * 3 * (64 + 4)

@@ -15,15 +15,15 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from tests.backends import backend, load
 from tests.paged import PagedDriver, PagedSequence, Work
 from tests.tiny_checkpoints import Weights, random_weights, write_gguf, write_hugging_face
 
 from netgain.errors import ModelError
-from netgain.models.checkpoint import Checkpoint, CheckpointKind, open_checkpoint
+from netgain.models.checkpoint import CheckpointKind, open_checkpoint
 from netgain.models.gguf_file import read_header
 from netgain.models.load_timings import WeightPart
 from netgain.models.loading import load_model
-from netgain.ops.torch_ops import TorchOps
 
 Writer: TypeAlias = Callable[[Path, Weights], Path]
 
@@ -44,15 +44,8 @@ def weights() -> Weights:
 
 
 def logits(path: Path) -> torch.Tensor:
-    model, _ = load_model(open_checkpoint(path), TorchOps())
-    driver = PagedDriver(model, block_tokens=8, blocks=20)
+    driver = PagedDriver(load(path), block_tokens=8, blocks=20)
     return driver.step([Work(PagedSequence(), range(50))])[0]
-
-
-def load(path: Path) -> Checkpoint:
-    checkpoint = open_checkpoint(path)
-    load_model(checkpoint, TorchOps())
-    return checkpoint
 
 
 def test_gguf_and_safetensors_of_the_same_weights_are_the_same_model(
@@ -78,7 +71,7 @@ def test_quantised_weights_load_as_their_dequantised_values(
 
 def test_loading_is_timed_by_part(tmp_path: Path, weights: Weights) -> None:
     path = write_gguf(tmp_path / "tiny.gguf", weights)
-    _, timings = load_model(open_checkpoint(path), TorchOps())
+    _, timings = load_model(open_checkpoint(path), backend())
     assert list(timings.seconds) == list(WeightPart)
     assert timings.seconds[WeightPart.READ] > 0
     assert timings.seconds[WeightPart.CONVERT] > 0
@@ -131,7 +124,7 @@ def test_a_gguf_that_shrinks_after_it_was_opened_says_to_fetch_it_again(
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size // 2)
     with pytest.raises(ModelError, match="fetch the file again"):
-        load_model(checkpoint, TorchOps())
+        load_model(checkpoint, backend())
 
 
 @pytest.mark.parametrize("kept", [4, 100, 0.5, 0.999])
@@ -273,12 +266,12 @@ import sys
 from pathlib import Path
 from netgain.models.checkpoint import open_checkpoint
 from netgain.models.loading import load_model
-from netgain.ops.torch_ops import TorchOps
+from netgain.ops.torch_backend import TorchBackend
 def kib(field):
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(field)).split()[1])
 before = kib("VmRSS")
-model = load_model(open_checkpoint(Path(sys.argv[1])), TorchOps())
+model = load_model(open_checkpoint(Path(sys.argv[1])), TorchBackend(threads=1))
 print(kib("VmHWM") - before, kib("VmRSS") - before)
 """
 ENGINE_GROWTH: Final = """

@@ -16,15 +16,12 @@ import tokenizers
 import torch
 import transformers
 from numpy.typing import NDArray
+from tests.backends import LoadedModel, backends, load
 from tests.greedy import TIE
 from tests.oracle.prompts import PROMPTS
 from tests.paged import PagedDriver, PagedSequence, Work
 
-from netgain.models.causal_lm import CausalLM
-from netgain.models.checkpoint import open_checkpoint
 from netgain.models.gguf_file import GGUFHeader, TensorInfo, read_header
-from netgain.models.loading import load_model
-from netgain.ops.torch_ops import TorchOps
 
 pytestmark = pytest.mark.model
 
@@ -38,9 +35,9 @@ def header(default_gguf: Path) -> GGUFHeader:
     return read_header(default_gguf)
 
 
-@pytest.fixture(scope="module")
-def model(default_gguf: Path) -> CausalLM:
-    return load_model(open_checkpoint(default_gguf), TorchOps())[0]
+@pytest.fixture(scope="module", params=backends())
+def model(default_gguf: Path, request: pytest.FixtureRequest) -> LoadedModel:
+    return load(default_gguf, request.param)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +115,7 @@ def half_rotation_order(weights: NDArray[np.float32], heads: int) -> NDArray[np.
     return weights[np.concatenate((rows[:, 0::2], rows[:, 1::2]), axis=1).ravel()]
 
 
-def generate(model: CausalLM, prompts: Sequence[list[int]]) -> list[list[int]]:
+def generate(model: LoadedModel, prompts: Sequence[list[int]]) -> list[list[int]]:
     """Greedy tokens of sequences that share steps: chunks of some with decodes of others."""
     driver = PagedDriver(model, block_tokens=16, blocks=1200)
     sequences = [PagedSequence() for _ in prompts]
@@ -139,7 +136,7 @@ def generate(model: CausalLM, prompts: Sequence[list[int]]) -> list[list[int]]:
 
 
 def test_64_greedy_tokens_of_32_prompts_equal_transformers_but_for_listed_ties(
-    model: CausalLM,
+    model: LoadedModel,
     oracle: transformers.LlamaForCausalLM,
     prompts: list[list[int]],
     ties: list[str],
@@ -162,7 +159,7 @@ def test_64_greedy_tokens_of_32_prompts_equal_transformers_but_for_listed_ties(
 
 
 def test_logits_of_the_default_model_equal_transformers(
-    model: CausalLM, oracle: transformers.LlamaForCausalLM, prompts: list[list[int]]
+    model: LoadedModel, oracle: transformers.LlamaForCausalLM, prompts: list[list[int]]
 ) -> None:
     longest = max(prompts, key=len)
     driver = PagedDriver(model, block_tokens=16, blocks=100)

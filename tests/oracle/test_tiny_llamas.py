@@ -10,11 +10,10 @@ from typing import Final
 import pytest
 import torch
 import transformers
+from tests.backends import backends, load
 from tests.paged import PagedDriver, PagedSequence, Work
 
-from netgain.models.checkpoint import open_checkpoint
-from netgain.models.loading import load_model
-from netgain.ops.torch_ops import TorchOps
+from netgain.ops.choices import BackendName
 
 BLOCK: Final = 8
 VOCAB: Final = 199
@@ -78,16 +77,23 @@ def save_tiny(
     return folder
 
 
-def load_pair(folder: Path, block_tokens: int = BLOCK) -> Pair:
-    model, _ = load_model(open_checkpoint(folder), TorchOps())
+def load_pair(folder: Path, backend: BackendName, block_tokens: int = BLOCK) -> Pair:
     theirs = transformers.LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    return Pair(PagedDriver(model, block_tokens, blocks=200), theirs)
+    return Pair(PagedDriver(load(folder, backend), block_tokens, blocks=200), theirs)
+
+
+@pytest.fixture(scope="module", params=backends())
+def backend(request: pytest.FixtureRequest) -> BackendName:
+    name: BackendName = request.param
+    return name
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+def pair(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, backend: BackendName
+) -> Pair:
     folder = tmp_path_factory.mktemp("tiny")
-    return load_pair(save_tiny(folder, 1, CONFIGS[request.param]))
+    return load_pair(save_tiny(folder, 1, CONFIGS[request.param]), backend)
 
 
 def prompt(length: int, seed: int = 0) -> list[int]:
@@ -166,8 +172,11 @@ def test_only_the_rows_asked_for_get_logits(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("block_tokens", [1, 16, 64, 256])
-def test_the_block_size_does_not_show(tmp_path: Path, block_tokens: int) -> None:
-    pair = load_pair(save_tiny(tmp_path, seed=7, changes={"num_key_value_heads": 2}), block_tokens)
+def test_the_block_size_does_not_show(
+    tmp_path: Path, backend: BackendName, block_tokens: int
+) -> None:
+    folder = save_tiny(tmp_path, seed=7, changes={"num_key_value_heads": 2})
+    pair = load_pair(folder, backend, block_tokens)
     tokens = prompt(90, seed=7)
     sequence = PagedSequence()
     found = pair.ours.step([Work(sequence, tokens[:70])])
@@ -176,34 +185,38 @@ def test_the_block_size_does_not_show(tmp_path: Path, block_tokens: int) -> None
     assert_close(torch.cat(found), pair.expected(tokens))
 
 
-def test_a_sharded_checkpoint_loads_whole(tmp_path: Path) -> None:
-    pair = load_pair(save_tiny(tmp_path, seed=8, shard="100KB"))
+def test_a_sharded_checkpoint_loads_whole(tmp_path: Path, backend: BackendName) -> None:
+    pair = load_pair(save_tiny(tmp_path, seed=8, shard="100KB"), backend)
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     tokens = prompt(20, seed=8)
     assert_close(pair.ours.step([Work(PagedSequence(), tokens)])[0], pair.expected(tokens))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_weights_widen_to_float32(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_half_precision_weights_widen_to_float32(
+    tmp_path: Path, backend: BackendName, dtype: torch.dtype
+) -> None:
     save_tiny(tmp_path / "wide", seed=9)
     half = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "wide", dtype=dtype)
     half.save_pretrained(tmp_path / "half")
     (tmp_path / "half" / "tokenizer.json").write_text("{}")
-    pair = load_pair(tmp_path / "half")
+    pair = load_pair(tmp_path / "half", backend)
     tokens = prompt(20, seed=9)
     assert_close(pair.ours.step([Work(PagedSequence(), tokens)])[0], pair.expected(tokens))
 
 
-def test_rope_settings_in_the_older_layout_mean_the_same(tmp_path: Path) -> None:
+def test_rope_settings_in_the_older_layout_mean_the_same(
+    tmp_path: Path, backend: BackendName
+) -> None:
     """Before version 5, `transformers` wrote `rope_theta` and `rope_scaling` side by side."""
-    pair = load_pair(save_tiny(tmp_path, 11, CONFIGS["llama3-rope"]))
+    pair = load_pair(save_tiny(tmp_path, 11, CONFIGS["llama3-rope"]), backend)
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
     scaling = config.pop("rope_parameters")
     config["rope_theta"] = scaling.pop("rope_theta")
     config["rope_scaling"] = scaling
     path.write_text(json.dumps(config))
-    model, _ = load_model(open_checkpoint(tmp_path), TorchOps())
     tokens = prompt(150, seed=11)
-    (logits,) = PagedDriver(model, BLOCK, blocks=50).step([Work(PagedSequence(), tokens)])
+    driver = PagedDriver(load(tmp_path, backend), BLOCK, blocks=50)
+    (logits,) = driver.step([Work(PagedSequence(), tokens)])
     assert_close(logits, pair.expected(tokens))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from netgain.engine.messages import FinishReason, LoadPart
+from netgain.engine.messages import EngineInfo, FinishReason, LoadPart
 from netgain.ledger.counters import EngineCounters
 from netgain.ledger.record import Interval, LedgerRecord, NetGain
 from netgain.ledger.stages import LedgerStage, Technique
@@ -111,3 +111,30 @@ def test_a_histogram_counts_each_value_in_every_bucket_that_holds_it(values: lis
         ("5", sum(value <= 5.0 for value in values)),
         ("+Inf", len(values)),
     ]
+
+
+def test_the_engine_says_what_it_runs_with() -> None:
+    metrics = ServerMetrics()
+    assert not any("netgain_engine_info" in name for name in samples(metrics))
+    metrics.info = EngineInfo(
+        model_name="tiny",
+        max_model_len=8,
+        vocab_size=8,
+        kv_blocks=1,
+        kv_block_tokens=8,
+        kv_bytes=1,
+        parameters=1,
+        weight_bytes=4,
+        backend="torch",
+        isa="AVX2",
+        threads=2,
+        weights="fp32",
+        kv_dtype="fp16",
+        numerics="fast",
+        step_base_s=0.1,
+        step_token_s=0.1,
+        load=(),
+    )
+    (name,) = (name for name in samples(metrics) if "netgain_engine_info" in name)
+    for label in ("{backend=torch}", "{isa=AVX2}", "{weights=fp32}", "{kv_dtype=fp16}"):
+        assert label in name

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from netgain.cli import options
+from netgain.ops.choices import BackendName, KVFormat, Numerics, WeightFormat
 
 if TYPE_CHECKING:
     from netgain.engine.llm import LLM
@@ -36,6 +37,10 @@ def chat(
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KVMemory = None,
     threads: options.Threads = None,
+    backend: options.Backend = BackendName.AUTO,
+    weights: options.Weights = WeightFormat.AUTO,
+    numerics: options.NumericsMode = Numerics.AUTO,
+    kv_dtype: options.KVDType = KVFormat.AUTO,
 ) -> None:
     """Talk with a model in this process; the prefix cache keeps the conversation.
 
@@ -67,7 +72,16 @@ def chat(
     with suppress(ImportError):
         import readline  # noqa: F401
 
-    with LLM(str(path), max_model_len=max_model_len, kv_memory=kv_memory, threads=threads) as llm:
+    with LLM(
+        str(path),
+        max_model_len=max_model_len,
+        kv_memory=kv_memory,
+        threads=threads,
+        backend=backend,
+        weights=weights,
+        numerics=numerics,
+        kv_dtype=kv_dtype,
+    ) as llm:
         if sys.stdin.isatty():
             typer.echo(f"{llm.info.model_name}: /new starts over, /quit ends.", err=True)
         _converse(llm, params, system, show_ledger=ledger)

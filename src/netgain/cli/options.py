@@ -4,6 +4,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from netgain.ops.choices import BackendName, KVFormat, Numerics, WeightFormat
+
 Model: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -24,6 +26,22 @@ KVMemory: TypeAlias = Annotated[
 ]
 Threads: TypeAlias = Annotated[
     int | None, typer.Option(help="CPU threads.", show_default="usable cores")
+]
+Backend: TypeAlias = Annotated[
+    BackendName, typer.Option(help="Who computes: kernels made for this processor, or torch.")
+]
+Weights: TypeAlias = Annotated[
+    WeightFormat, typer.Option(help="How matrices are kept in memory; the backend may refuse.")
+]
+NumericsMode: TypeAlias = Annotated[
+    Numerics,
+    typer.Option(
+        "--numerics",
+        help="invariant: an answer does not depend, to the last bit, on who shares its steps.",
+    ),
+]
+KVDType: TypeAlias = Annotated[
+    KVFormat, typer.Option("--kv-dtype", help="How keys and values are kept in memory.")
 ]
 Temperature: TypeAlias = Annotated[
     float, typer.Option("--temperature", "-t", help="0 always takes the most likely token.")

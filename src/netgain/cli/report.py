@@ -1,12 +1,15 @@
 """How an answer and its ledger are printed."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from netgain.engine.llm import Completion
-from netgain.engine.messages import EngineInfo
+if TYPE_CHECKING:
+    from netgain.engine.llm import Completion
+    from netgain.engine.messages import EngineInfo
 
 
-def ledger_line(completion: Completion) -> str:
+def ledger_line(completion: "Completion") -> str:
     """One line: tokens, where the time went, and what the prefix cache did. All measured."""
     ledger = completion.ledger
     spent: dict[str, float] = {}
@@ -29,7 +32,15 @@ def ledger_line(completion: Completion) -> str:
     return f"[{' | '.join(parts)} | {', '.join(shown)}]"
 
 
-def completion_json(prompt: str, completion: Completion, info: EngineInfo) -> str:
+def engine_line(info: "EngineInfo") -> str:
+    """One line: who computes, and in which formats."""
+    return (
+        f"{info.backend} ({info.isa}), {info.threads} threads; weights {info.weights}, "
+        f"KV {info.kv_dtype}, numerics {info.numerics}"
+    )
+
+
+def completion_json(prompt: str, completion: "Completion", info: "EngineInfo") -> str:
     """Everything known about an answer, as one JSON object."""
     prompt_tokens = len(completion.prompt_token_ids)
     value = {

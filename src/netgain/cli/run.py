@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from netgain.cli import options
+from netgain.ops.choices import BackendName, KVFormat, Numerics, WeightFormat
 
 
 def run(
@@ -28,6 +29,10 @@ def run(
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KVMemory = None,
     threads: options.Threads = None,
+    backend: options.Backend = BackendName.AUTO,
+    weights: options.Weights = WeightFormat.AUTO,
+    numerics: options.NumericsMode = Numerics.AUTO,
+    kv_dtype: options.KVDType = KVFormat.AUTO,
 ) -> None:
     """Answer one prompt in this process: text on stdout, a one-line ledger on stderr.
 
@@ -60,7 +65,16 @@ def run(
         path = ensure(model, bar.report)
     from netgain.engine.llm import LLM
 
-    with LLM(str(path), max_model_len=max_model_len, kv_memory=kv_memory, threads=threads) as llm:
+    with LLM(
+        str(path),
+        max_model_len=max_model_len,
+        kv_memory=kv_memory,
+        threads=threads,
+        backend=backend,
+        weights=weights,
+        numerics=numerics,
+        kv_dtype=kv_dtype,
+    ) as llm:
         ids = llm.chat_prompt([{"role": "user", "content": text}]) if chat else text
         completion = None
         try:

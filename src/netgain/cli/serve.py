@@ -48,6 +48,10 @@ def serve(
         typer.Option("--prefix-cache/--no-prefix-cache", help="Keep and reuse the KV of prompts."),
     ] = _ENGINE.kv.prefix_cache,
     threads: options.Threads = None,
+    backend: options.Backend = _ENGINE.model.backend,
+    weights: options.Weights = _ENGINE.model.weights,
+    numerics: options.NumericsMode = _ENGINE.model.numerics,
+    kv_dtype: options.KVDType = _ENGINE.kv.dtype,
     api_key: Annotated[
         str | None,
         typer.Option(envvar="NETGAIN_API_KEY", help="Clients must send it as a bearer token."),
@@ -78,7 +82,14 @@ def serve(
         Settings,
         {
             "engine": {
-                "model": {"model": model, "max_model_len": max_model_len, "threads": threads},
+                "model": {
+                    "model": model,
+                    "max_model_len": max_model_len,
+                    "threads": threads,
+                    "backend": backend,
+                    "weights": weights,
+                    "numerics": numerics,
+                },
                 "scheduler": {
                     "max_num_seqs": max_num_seqs,
                     "max_num_batched_tokens": max_num_batched_tokens,
@@ -87,6 +98,7 @@ def serve(
                 "kv": {
                     "memory_bytes": kv_memory,
                     "block_tokens": block_tokens,
+                    "dtype": kv_dtype,
                     "prefix_cache": prefix_cache,
                 },
             },
@@ -138,6 +150,7 @@ def _run(
 ) -> None:
     import uvloop
 
+    from netgain.cli.report import engine_line
     from netgain.server.listen import url_of
     from netgain.server.run import ServerRun
 
@@ -153,7 +166,9 @@ def _run(
         spawn,
         first,
         on_load=lambda part: typer.echo(f"  {part.name:<12} {part.seconds:6.2f} s"),
-        on_ready=lambda: typer.echo(f"ready at {url} in {time.monotonic() - started_s:.1f} s"),
+        on_ready=lambda info: typer.echo(
+            f"{engine_line(info)}\nready at {url} in {time.monotonic() - started_s:.1f} s"
+        ),
         on_stop=lambda: typer.echo(
             f"stopping: running requests have {settings.server.shutdown_grace_s:g} s to end"
         ),

@@ -7,25 +7,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-import torch
-
 from netgain.config import EngineSettings
 from netgain.cost.step_time import StepTimeEstimator
 from netgain.engine.calibration import measure_steps
-from netgain.engine.capacity import plan_capacity
+from netgain.engine.capacity import plan_capacity, step_bounds
 from netgain.engine.clock import Clock, MonotonicClock
 from netgain.engine.core import EngineCore
+from netgain.engine.device_state import DeviceState
 from netgain.engine.events import Event
+from netgain.engine.local_executor import LocalExecutor
 from netgain.engine.messages import EngineInfo, LoadPart
-from netgain.engine.torch_executor import TorchExecutor
 from netgain.errors import ConfigurationError
 from netgain.hardware.host import available_memory_bytes, usable_cores
 from netgain.kv.manager import KVManager
 from netgain.models.checkpoint import Checkpoint, open_checkpoint
-from netgain.models.loading import load_model
+from netgain.models.loading import load_model, resident_bytes
+from netgain.models.parameters import parameter_count
 from netgain.models.store import ensure
 from netgain.models.tokenizer_source import end_token_ids
-from netgain.ops.torch_ops import TorchOps
+from netgain.ops.backend import BackendTraits
+from netgain.ops.selection import make_backend
 
 _CALIBRATION_BUDGET_S: Final = 1.5
 
@@ -35,7 +36,7 @@ class Engine:
     """A core and the executor it drives."""
 
     core: EngineCore
-    executor: TorchExecutor
+    executor: LocalExecutor
     clock: Clock
     checkpoint: Checkpoint
     info: EngineInfo
@@ -67,24 +68,45 @@ def build_engine(
             f"--threads {threads}: this process may use {cores} cores, and more threads only wait "
             f"for each other; use --threads {cores} or less"
         )
-    torch.set_num_threads(threads)
+    began = time.perf_counter()
+    backend = make_backend(
+        settings.model.backend,
+        threads,
+        settings.model.weights,
+        settings.kv.dtype,
+        settings.model.numerics,
+    )
+    traits = backend.traits
+    done("backend", time.perf_counter() - began)
     began = time.perf_counter()
     checkpoint = open_checkpoint(ensure(settings.model.model))
     done("open", time.perf_counter() - began)
     config = checkpoint.config
-    groups = config.kv_groups(settings.kv.block_tokens)
-    plan = plan_capacity(settings, config, groups, available_memory_bytes())
-    # Everything that torch does happens on this one thread; see TorchExecutor.
+    groups = config.kv_groups(settings.kv.block_tokens, traits.kv_dtype)
+    bounds = step_bounds(settings, config)
+    plan = plan_capacity(
+        settings,
+        bounds,
+        groups,
+        resident_bytes(checkpoint, backend),
+        backend.step_memory(bounds, groups),
+        available_memory_bytes(),
+    )
+    # Everything that the backend does happens on this one thread; see LocalExecutor.
     device_thread = ThreadPoolExecutor(1, "device")
-    model, timings = device_thread.submit(load_model, checkpoint, TorchOps()).result()
+    model, timings = device_thread.submit(load_model, checkpoint, backend).result()
     for part, seconds in timings.seconds.items():
         done(part, seconds)
 
     began = time.perf_counter()
     clock = MonotonicClock()
-    executor = TorchExecutor(
-        model, groups, plan.pool_blocks, plan.max_model_len, clock, post, device_thread
+    runner = device_thread.submit(
+        backend.runner, model, groups, plan.pool_blocks + 1, bounds.tokens, bounds.rows
+    ).result()
+    state = DeviceState(
+        len(groups), settings.kv.block_tokens, plan.max_model_len, max_requests=bounds.rows
     )
+    executor = LocalExecutor(runner, state, clock, post, device_thread)
     kv = KVManager(
         len(groups),
         plan.pool_blocks,
@@ -112,7 +134,7 @@ def build_engine(
         kv,
         estimator,
         clock,
-        fingerprint=checkpoint.fingerprint,
+        fingerprint=kv_fingerprint(checkpoint, traits),
         max_model_len=plan.max_model_len,
         eos_ids=end_token_ids(checkpoint),
         draw_seed=lambda: secrets.randbits(63),
@@ -124,10 +146,23 @@ def build_engine(
         kv_blocks=plan.pool_blocks,
         kv_block_tokens=settings.kv.block_tokens,
         kv_bytes=plan.kv_bytes,
+        parameters=parameter_count(config),
         weight_bytes=plan.weights_bytes,
-        threads=threads,
+        backend=str(traits.name),
+        isa=traits.isa,
+        threads=traits.threads,
+        weights=str(traits.weights),
+        kv_dtype=str(traits.kv_dtype),
+        numerics=str(traits.numerics),
         step_base_s=estimator.model.base_s,
         step_token_s=estimator.model.token_s,
         load=tuple(parts),
     )
     return Engine(core, executor, clock, checkpoint, info)
+
+
+def kv_fingerprint(checkpoint: Checkpoint, traits: BackendTraits) -> str:
+    """Equal for two engines only if their KV is interchangeable."""
+    computed = (traits.name, traits.weights, traits.numerics)
+    kept = (traits.kv_dtype, traits.kv_layout)
+    return "/".join((checkpoint.fingerprint, *computed, *kept))

@@ -5,10 +5,10 @@ from typing import Final
 
 from netgain.config import SchedulerSettings
 from netgain.cost.step_time import StepLoad
+from netgain.engine.local_executor import LocalExecutor
 from netgain.engine.messages import RequestId
 from netgain.engine.sampling_params import SamplingParams
 from netgain.engine.step import NewRequest, Slice, Step, StepId
-from netgain.engine.torch_executor import TorchExecutor
 from netgain.kv.block_pool import BlockId
 
 _GREEDY: Final = SamplingParams(temperature=0.0)
@@ -30,7 +30,7 @@ _FEWEST: Final = 5
 
 
 def measure_steps(
-    executor: TorchExecutor,
+    executor: LocalExecutor,
     settings: SchedulerSettings,
     *,
     groups: int,
@@ -88,10 +88,10 @@ def _again(step: Step) -> Step:
     return Step(step.id, step.slices, step.new, (), tuple(new.request_id for new in step.new))
 
 
-def _timed(executor: TorchExecutor, step: Step) -> float:
+def _timed(executor: LocalExecutor, step: Step) -> float:
     result = executor.run(step)
     return (result.ended_ns - result.started_ns) / 1e9
 
 
-def _forget(executor: TorchExecutor, step: Step) -> None:
+def _forget(executor: LocalExecutor, step: Step) -> None:
     executor.release(new.request_id for new in step.new)

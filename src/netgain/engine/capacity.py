@@ -8,9 +8,8 @@ from netgain.config import EngineSettings
 from netgain.errors import CapacityError, ConfigurationError
 from netgain.kv.geometry import KVGroup
 from netgain.models.config import ModelConfig
-from netgain.models.parameters import weight_bytes
+from netgain.ops.backend import StepBounds, StepMemory
 
-_FP32_BYTES: Final = 4
 _RUNTIME_RESERVE_BYTES: Final = 256 << 20
 """Interpreter, libraries and the allocator's slack, beyond what is counted."""
 _AUTO_SHARE: Final = 0.25
@@ -29,7 +28,7 @@ class CapacityPlan:
     weights_bytes: int
     activation_bytes: int
     gather_bytes: int
-    """One layer's keys and values of all sequences, copied together for attention."""
+    """Keys and values that a backend copies together for attention."""
 
     @property
     def kv_bytes(self) -> int:
@@ -37,16 +36,10 @@ class CapacityPlan:
         return (self.pool_blocks + 1) * self.block_bytes
 
 
-def plan_capacity(
-    settings: EngineSettings,
-    config: ModelConfig,
-    groups: Sequence[KVGroup],
-    available_bytes: int,
-) -> CapacityPlan:
-    """Sizes the KV pool for `available_bytes` of free memory.
+def step_bounds(settings: EngineSettings, config: ModelConfig) -> StepBounds:
+    """The largest step there will be.
 
-    Raises `ConfigurationError` for a context longer than the model's, `CapacityError` when the
-    pool cannot hold one longest sequence or memory cannot hold everything.
+    Raises `ConfigurationError` for a context longer than the model's.
     """
     longest = settings.model.max_model_len or config.max_positions
     if longest > config.max_positions:
@@ -54,14 +47,40 @@ def plan_capacity(
             f"--max-model-len {longest} is beyond the {config.max_positions} positions the model "
             f"was made for; use --max-model-len {config.max_positions} or less"
         )
+    return StepBounds(
+        tokens=settings.scheduler.max_num_batched_tokens,
+        rows=settings.scheduler.max_num_seqs,
+        context=longest,
+        hidden=config.hidden,
+        heads=config.heads,
+        kv_heads=config.kv_heads,
+        head_dim=config.head_dim,
+        ffn=config.ffn,
+        vocab=config.vocab,
+    )
+
+
+def plan_capacity(
+    settings: EngineSettings,
+    bounds: StepBounds,
+    groups: Sequence[KVGroup],
+    weights_bytes: int,
+    step_memory: StepMemory,
+    available_bytes: int,
+) -> CapacityPlan:
+    """Sizes the KV pool for `available_bytes` of free memory.
+
+    Raises `CapacityError` when the pool cannot hold one longest sequence or memory cannot hold
+    everything.
+    """
+    longest = bounds.context
     block_tokens = settings.kv.block_tokens
     block_bytes = sum(group.record_bytes for group in groups)
     blocks_longest = -(-longest // block_tokens)
-    weights = weight_bytes(config)
-    activations = activation_bytes(settings, config, longest)
-    gathered = max(group.record_bytes // len(group.layers) for group in groups)
-    fixed = weights + activations + _RUNTIME_RESERVE_BYTES
-    useful = settings.scheduler.max_num_seqs * blocks_longest
+    activations = step_memory.activation_bytes
+    gathered = step_memory.gathered_block_bytes
+    fixed = weights_bytes + activations + _RUNTIME_RESERVE_BYTES
+    useful = bounds.rows * blocks_longest
     stated = settings.kv.memory_bytes
     if stated is None:
         share = int(max(0, available_bytes - fixed) * _AUTO_SHARE)
@@ -70,25 +89,11 @@ def plan_capacity(
         blocks = stated // block_bytes - 1
         if blocks < blocks_longest:
             _refuse_pool(stated, blocks, blocks_longest, block_bytes, block_tokens, longest)
-    plan = CapacityPlan(longest, blocks, block_bytes, weights, activations, blocks * gathered)
+    plan = CapacityPlan(longest, blocks, block_bytes, weights_bytes, activations, blocks * gathered)
     missing = fixed + plan.kv_bytes + plan.gather_bytes - available_bytes
     if missing > 0:
         _refuse_memory(plan, fixed, missing, available_bytes, block_tokens)
     return plan
-
-
-def activation_bytes(settings: EngineSettings, config: ModelConfig, longest: int) -> int:
-    """Peak bytes of one step's activations: the widest layer, a mask, logits of every sequence.
-
-    Per token: residual, normed input, attention in and out, and gate, up and their product. The
-    mask is of the largest chunk against the longest context.
-    """
-    heads = config.heads + 2 * config.kv_heads
-    per_token = 3 * config.hidden + (heads + config.heads) * config.head_dim + 3 * config.ffn
-    tokens = settings.scheduler.max_num_batched_tokens * per_token
-    logits = 2 * settings.scheduler.max_num_seqs * config.vocab
-    mask = min(settings.scheduler.max_num_batched_tokens, longest) * longest
-    return _FP32_BYTES * (tokens + mask + logits)
 
 
 def _refuse_pool(
@@ -131,7 +136,9 @@ def _refuse_memory(
         f"activations take {plan.activation_bytes:,} bytes"
     )
     ways_out.append(f"free memory, or a machine with {missing:,} bytes more of it")
-    ways_out.append(f"a smaller model: these weights take {plan.weights_bytes:,} bytes in fp32")
+    ways_out.append(
+        f"a smaller model or fewer bits (--weights): these take {plan.weights_bytes:,} bytes"
+    )
     raise CapacityError(
         f"{available_bytes:,} bytes of memory are free; weights {plan.weights_bytes:,}, KV pool "
         f"{plan.kv_bytes:,}, gathered keys and values {plan.gather_bytes:,}, activations "

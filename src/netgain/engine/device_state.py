@@ -1,132 +1,137 @@
 """What an executor remembers of each request, and the flat arrays it makes of a step.
 
-Dimensions: T tokens of the step, R slices, M blocks of the longest slice, N sampling rows.
+Dimensions: T tokens of the step, R slices, N sampling slices, M blocks of the longest slice,
+P places (one per request the executor knows).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from netgain.engine.messages import RequestId
-from netgain.engine.sampler import SamplingRow
-from netgain.engine.sampling_params import SamplingParams
 from netgain.engine.step import NewRequest, Slice, Step
+from netgain.ops.draws import Draws
 from netgain.ops.step_inputs import GroupInputs, StepInputs
 
+_MAX_INT32: Final = 2**31 - 1
 
-@dataclass(slots=True)
-class _RequestState:
-    """Tokens and tables grow in place; `length` tokens are known."""
 
-    tokens: np.ndarray
-    length: int
-    tables: list[np.ndarray]
-    blocks: int
-    sampling: SamplingParams
-    seed: int
+@dataclass(frozen=True, slots=True)
+class StepArrays:
+    """One step as its backend takes it. `places_N`: whose token each draw is."""
+
+    inputs: StepInputs
+    draws: Draws
+    places_N: NDArray[np.intp]
 
 
 class DeviceState:
-    """All requests the executor knows.
+    """All requests the executor knows: each has a row in a few arrays, so that a step's arrays are
+    a handful of array operations, however many requests share it.
 
-    `max_tokens`: longest sequence, `max_blocks`: its blocks, `groups`: KV groups.
+    `groups`: KV groups, `max_tokens`: longest sequence, `max_requests`: most known at a time.
     """
 
-    def __init__(self, groups: int, block_tokens: int, max_tokens: int) -> None:
-        self._groups = groups
+    def __init__(self, groups: int, block_tokens: int, max_tokens: int, max_requests: int) -> None:
         self._block_tokens = block_tokens
-        self._max_tokens = max_tokens
-        self._max_blocks = -(-max_tokens // block_tokens)
-        self._requests: dict[RequestId, _RequestState] = {}
+        max_blocks = -(-max_tokens // block_tokens)
+        self._places: dict[RequestId, int] = {}
+        self._free = list(range(max_requests - 1, -1, -1))
+        # Rows hold zeros until used; pages become resident only when written.
+        self._tokens_PT = np.zeros((max_requests, max_tokens + 1), np.int32)
+        self._lengths_P = np.zeros(max_requests, np.int64)
+        self._tables_GPM = np.zeros((groups, max_requests, max_blocks), np.int32)
+        self._blocks_P = [0] * max_requests
+        self._temperatures_P = np.zeros(max_requests, np.float32)
+        self._top_k_P = np.zeros(max_requests, np.int32)
+        self._top_p_P = np.ones(max_requests, np.float32)
+        self._seeds_P = np.zeros(max_requests, np.uint64)
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._places)
 
     def apply(self, step: Step) -> None:
         """Takes the step's deltas in: who left, who is new, whose tables grew."""
         for request_id in step.released:
-            del self._requests[request_id]
+            self._free.append(self._places.pop(request_id))
         for new in step.new:
-            self._requests[new.request_id] = self._state(new)
+            self._add(new)
         for growth in step.grown:
-            state = self._requests[growth.request_id]
-            count = len(growth.blocks[0])
-            for table, blocks in zip(state.tables, growth.blocks, strict=True):
-                table[state.blocks : state.blocks + count] = blocks
-            state.blocks += count
+            place = self._places[growth.request_id]
+            first = self._blocks_P[place]
+            end = self._blocks_P[place] = first + len(growth.blocks[0])
+            for table_PM, blocks in zip(self._tables_GPM, growth.blocks, strict=True):
+                table_PM[place, first:end] = blocks
 
-    def inputs(self, slices: Sequence[Slice]) -> StepInputs:
+    def arrays(self, slices: Sequence[Slice]) -> StepArrays:
         """The flat arrays of these slices."""
-        total = sum(piece.count for piece in slices)
-        tokens_T = np.empty(total, np.int64)
-        positions_T = np.empty(total, np.int64)
-        states = [self._requests[piece.request_id] for piece in slices]
-        contexts = [piece.start + piece.count for piece in slices]
-        widest = -(-max(contexts) // self._block_tokens)
-        tables_GRM = np.zeros((self._groups, len(slices), widest), np.int64)
-        owners_T = np.empty(total, np.int64)
-        starts = [0]
-        for index, (piece, state, context) in enumerate(zip(slices, states, contexts, strict=True)):
-            row = starts[-1]
-            end = row + piece.count
-            tokens_T[row:end] = state.tokens[piece.start : context]
-            positions_T[row:end] = np.arange(piece.start, context)
-            owners_T[row:end] = index
-            starts.append(end)
-            used = -(-context // self._block_tokens)
-            for group, table in enumerate(state.tables):
-                tables_GRM[group, index, :used] = table[:used]
-        block_T, offset_T = np.divmod(positions_T, self._block_tokens)
-        offsets = torch.from_numpy(offset_T)
-        logit_rows = [
-            end - 1 for piece, end in zip(slices, starts[1:], strict=True) if piece.sample
-        ]
-        return StepInputs(
-            token_ids_T=torch.from_numpy(tokens_T),
-            positions_T=torch.from_numpy(positions_T),
-            query_starts=tuple(starts),
-            context_lens=tuple(contexts),
-            groups=tuple(
-                GroupInputs(
-                    block_tables_RM=torch.from_numpy(table_RM),
-                    slot_blocks_T=torch.from_numpy(table_RM[owners_T, block_T]),
-                    slot_offsets_T=offsets,
-                )
-                for table_RM in tables_GRM
+        places_R = np.array([self._places[piece.request_id] for piece in slices])
+        starts_R = np.array([piece.start for piece in slices])
+        counts_R = np.array([piece.count for piece in slices])
+        sampling_R = np.array([piece.sample for piece in slices])
+        contexts_R = starts_R + counts_R
+        query_starts = np.zeros(len(slices) + 1, np.int32)
+        counts_R.cumsum(out=query_starts[1:])
+        # A slice's positions are its rows, moved by the same number.
+        moves_R = starts_R - query_starts[:-1]
+        total = int(query_starts[-1])
+        positions_T = np.arange(total) + moves_R.repeat(counts_R)
+        places_N = places_R[sampling_R]
+        return StepArrays(
+            StepInputs(
+                token_ids_T=self._tokens_PT[places_R.repeat(counts_R), positions_T],
+                positions_T=positions_T.astype(np.int32),
+                query_starts=query_starts,
+                context_lens_R=contexts_R.astype(np.int32),
+                groups=self._tables(places_R, contexts_R),
+                logit_rows_N=query_starts[1:][sampling_R] - np.int32(1),
             ),
-            logit_rows_N=torch.tensor(logit_rows, dtype=torch.int64),
+            Draws(
+                temperatures_N=self._temperatures_P[places_N],
+                top_k_N=self._top_k_P[places_N],
+                top_p_N=self._top_p_P[places_N],
+                seeds_N=self._seeds_P[places_N],
+                positions_N=contexts_R[sampling_R],
+            ),
+            places_N,
         )
 
-    def sampling_rows(self, slices: Sequence[Slice]) -> list[SamplingRow]:
-        """How to choose the token of each sampling slice, in order."""
-        rows: list[SamplingRow] = []
-        for piece in slices:
-            if piece.sample:
-                state = self._requests[piece.request_id]
-                rows.append(SamplingRow(state.sampling, state.seed, piece.start + piece.count))
-        return rows
-
-    def append(self, slices: Sequence[Slice], tokens: Sequence[int]) -> None:
+    def append(self, arrays: StepArrays, tokens: Sequence[int]) -> None:
         """Adds the sampled tokens, so that the next step may use them before anyone hears."""
-        sampled = iter(tokens)
-        for piece in slices:
-            if piece.sample:
-                state = self._requests[piece.request_id]
-                state.tokens[state.length] = next(sampled)
-                state.length += 1
+        places_N = arrays.places_N
+        self._tokens_PT[places_N, self._lengths_P[places_N]] = tokens
+        self._lengths_P[places_N] += 1
 
-    def _state(self, new: NewRequest) -> _RequestState:
-        # Zeros, not whatever was there: after a failed step a slice may read a token that was never
-        # sampled, and an impossible id would fail the others in its step.
-        tokens = np.zeros(self._max_tokens + 1, np.int64)
-        tokens[: len(new.tokens)] = new.tokens
-        tables: list[np.ndarray] = []
-        for blocks in new.tables:
-            table = np.zeros(self._max_blocks, np.int64)
-            table[: len(blocks)] = blocks
-            tables.append(table)
-        return _RequestState(
-            tokens, len(new.tokens), tables, len(new.tables[0]), new.sampling, new.seed
-        )
+    def _tables(
+        self, places_R: NDArray[np.intp], contexts_R: NDArray[np.int64]
+    ) -> tuple[GroupInputs, ...]:
+        used_R = -(-contexts_R // self._block_tokens)
+        widest = int(used_R.max())
+        unused_RM = np.arange(widest) >= used_R[:, None]
+        found = []
+        for table_PM in self._tables_GPM:
+            table_RM = table_PM[places_R, :widest]
+            table_RM[unused_RM] = 0  # scratch
+            found.append(GroupInputs(table_RM))
+        return tuple(found)
+
+    def _add(self, new: NewRequest) -> None:
+        place = self._free.pop()
+        self._places[new.request_id] = place
+        tokens_T, count = self._tokens_PT[place], len(new.tokens)
+        tokens_T[:count] = new.tokens
+        # Nothing of whoever was here before: after a failed step a slice may read a token that was
+        # never sampled.
+        tokens_T[count : self._lengths_P[place] + 1] = 0
+        self._lengths_P[place] = count
+        self._blocks_P[place] = len(new.tables[0])
+        for table_PM, blocks in zip(self._tables_GPM, new.tables, strict=True):
+            table_PM[place, : len(blocks)] = blocks
+        sampling = new.sampling
+        self._temperatures_P[place] = 0.0 if sampling.greedy else sampling.temperature
+        self._top_k_P[place] = min(max(sampling.top_k, 0), _MAX_INT32)
+        self._top_p_P[place] = sampling.top_p
+        self._seeds_P[place] = new.seed % (1 << 64)

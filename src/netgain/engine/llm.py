@@ -93,8 +93,10 @@ class LLM:
     """Loads a model and generates.
 
     `model` is a stored name, a GGUF file or a checkpoint folder. `kv_memory` takes sizes such as
-    `"512MiB"`. A `journal` is filled with every event and action, `kv_events` among them. Raises
-    `ModelError`, `ConfigurationError` or `CapacityError` when it cannot start.
+    `"512MiB"`. `backend`, `weights`, `kv_dtype` and `numerics` take the values of the command
+    line's options; `info` says what `"auto"` became. A `journal` is filled with every event and
+    action, `kv_events` among them. Raises `ModelError`, `ConfigurationError` or `CapacityError`
+    when it cannot start.
 
     Not for use from several threads at once; serve over HTTP for that.
     """
@@ -105,11 +107,15 @@ class LLM:
         *,
         max_model_len: int | None = None,
         threads: int | None = None,
+        backend: str = ModelSettings().backend,
+        weights: str = ModelSettings().weights,
+        numerics: str = ModelSettings().numerics,
         max_num_seqs: int = SchedulerSettings().max_num_seqs,
         max_num_batched_tokens: int = SchedulerSettings().max_num_batched_tokens,
         step_time_target_s: float = SchedulerSettings().step_time_target_s,
         max_outstanding_steps: int = SchedulerSettings().max_outstanding_steps,
         kv_memory: int | str | None = None,
+        kv_dtype: str = KVSettings().dtype,
         block_tokens: int = KVSettings().block_tokens,
         prefix_cache: bool = True,
         journal: Journal | None = None,
@@ -117,7 +123,14 @@ class LLM:
         settings = checked(
             EngineSettings,
             {
-                "model": {"model": model, "max_model_len": max_model_len, "threads": threads},
+                "model": {
+                    "model": model,
+                    "max_model_len": max_model_len,
+                    "threads": threads,
+                    "backend": backend,
+                    "weights": weights,
+                    "numerics": numerics,
+                },
                 "scheduler": {
                     "max_num_seqs": max_num_seqs,
                     "max_num_batched_tokens": max_num_batched_tokens,
@@ -127,6 +140,7 @@ class LLM:
                 "kv": {
                     "block_tokens": block_tokens,
                     "memory_bytes": kv_memory,
+                    "dtype": kv_dtype,
                     "prefix_cache": prefix_cache,
                 },
             },

@@ -97,7 +97,7 @@ ToEngine: TypeAlias = Submit | Abort | ClockPing | ResetPrefixCache | Shutdown
 
 
 class LoadPart(msgspec.Struct, frozen=True):
-    """One timed part of loading: import, read, convert, allocate, warm up."""
+    """One timed part of loading: import, backend, open, read, convert, allocate, warm up."""
 
     name: str
     seconds: float
@@ -112,6 +112,8 @@ class LoadProgress(msgspec.Struct, frozen=True, tag="load_progress"):
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a started engine is.
 
+    `parameters` counts the model's weights, `weight_bytes` what they take in memory. `backend`,
+    `weights`, `kv_dtype` and `numerics` say what `auto` became; `isa` names the instruction set.
     `step_base_s`, `step_token_s`: the calibrated time of an empty step and of one more token.
     """
 
@@ -121,8 +123,14 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     kv_blocks: int
     kv_block_tokens: int
     kv_bytes: int
+    parameters: int
     weight_bytes: int
+    backend: str
+    isa: str
     threads: int
+    weights: str
+    kv_dtype: str
+    numerics: str
     step_base_s: float
     step_token_s: float
     load: tuple[LoadPart, ...]

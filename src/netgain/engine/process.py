@@ -153,7 +153,7 @@ def main() -> int:
     socket.setsockopt(zmq.IDENTITY, arguments.identity.encode())
     socket.setsockopt(zmq.LINGER, _LINGER_MS)
     socket.connect(arguments.connect)
-    # Only now: it takes seconds, most of them torch's, and the parent may die meanwhile.
+    # Only now: it takes time, and the parent may die meanwhile.
     import netgain.engine.assembly  # noqa: F401
 
     server = EngineServer(socket, settings)

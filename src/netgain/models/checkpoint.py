@@ -8,15 +8,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from safetensors import SafetensorError, safe_open
-
 from netgain.errors import ModelError
 from netgain.models.config import JSON, ModelConfig
-from netgain.models.gguf_file import GGUFHeader, TensorInfo, read_header
+from netgain.models.gguf_file import GGUFHeader, read_header
+from netgain.models.gguf_tensors import gguf_tensor
+from netgain.models.safetensors_tensors import header_bytes
 
 _SAMPLED_PAGES: Final = 32
 _PAGE_BYTES: Final = 64 << 10
-_WEIGHT_DTYPE: Final = "fp32"
 
 
 class CheckpointKind(StrEnum):
@@ -31,8 +30,8 @@ class Checkpoint:
     """One model on disk.
 
     `path`: the GGUF file or the folder. `weight_files`: the files that hold tensors.
-    `fingerprint`: equal for two checkpoints only if their KV is interchangeable; covers config
-    and RoPE, tensor table, tokenizer, compute type, and weights by size and sampled pages.
+    `fingerprint`: equal for two checkpoints only if they are the same model; covers config and
+    RoPE, tensor table, tokenizer, and weights by size and sampled pages.
     `header`: of a GGUF file (its metadata holds the tokenizer), else None.
     """
 
@@ -66,31 +65,11 @@ def open_checkpoint(path: Path) -> Checkpoint:
     raise ModelError(f"{path}: no such file or folder")
 
 
-def stored_bytes(tensor: TensorInfo, path: Path) -> int:
-    """Bytes a tensor of a GGUF file takes there.
-
-    Raises `ModelError` for a quantisation type the `gguf` package does not know.
-    """
-    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    try:
-        block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.type_id)]
-    except (KeyError, ValueError) as error:
-        raise ModelError(
-            f"{path}: tensor {tensor.name} has unknown type {tensor.type_id}"
-        ) from error
-    if not tensor.shape or tensor.shape[-1] % block:
-        raise ModelError(
-            f"{path}: tensor {tensor.name} of shape {tensor.shape} does not divide into "
-            f"blocks of {block}"
-        )
-    return tensor.elements // block * block_bytes
-
-
 def _open_gguf(path: Path) -> Checkpoint:
     header = read_header(path)
-    for tensor in header.tensors.values():
-        if tensor.offset + stored_bytes(tensor, path) > header.file_bytes:
+    for info in header.tensors.values():
+        tensor = gguf_tensor(info, path)
+        if tensor.offset + tensor.nbytes > header.file_bytes:
             raise ModelError(
                 f"{path}: cut short: tensor {tensor.name} ends past the end of the file "
                 f"({header.file_bytes:,} bytes); fetch the file again"
@@ -115,7 +94,7 @@ def _open_hugging_face(folder: Path) -> Checkpoint:
     tokenizer = folder / "tokenizer.json"
     if not tokenizer.is_file():
         raise ModelError(f"{folder}: tokenizer.json is missing")
-    headers = [(file, _safetensors_header_bytes(file)) for file in files]
+    headers = [(file, header_bytes(file)) for file in files]
     return Checkpoint(
         path=folder,
         kind=CheckpointKind.HUGGING_FACE,
@@ -155,32 +134,20 @@ def _safetensors_files(folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in names)
 
 
-def _safetensors_header_bytes(file: Path) -> int:
-    try:
-        with safe_open(file, framework="numpy"):
-            pass
-        with file.open("rb") as opened:
-            return 8 + int.from_bytes(opened.read(8), "little")
-    except (OSError, SafetensorError) as error:
-        raise ModelError(
-            f"{file}: not a whole safetensors file ({error}); fetch it again"
-        ) from error
-
-
 def _fingerprint(
     config: ModelConfig, files: Sequence[tuple[Path, int]], whole_files: Sequence[Path]
 ) -> str:
     """`files`: with the length of each one's header, which is read in full."""
-    digest = blake2b(f"{_WEIGHT_DTYPE} {config!r}".encode(), digest_size=16)
+    digest = blake2b(repr(config).encode(), digest_size=16)
     for path in whole_files:
         digest.update(path.read_bytes())
-    for path, header_bytes in files:
+    for path, before_tensors in files:
         size = path.stat().st_size
         digest.update(size.to_bytes(8, "little"))
         with path.open("rb") as file:
-            digest.update(file.read(header_bytes))
-            stride = max(_PAGE_BYTES, (size - header_bytes) // _SAMPLED_PAGES)
-            for offset in range(header_bytes, size, stride):
+            digest.update(file.read(before_tensors))
+            stride = max(_PAGE_BYTES, (size - before_tensors) // _SAMPLED_PAGES)
+            for offset in range(before_tensors, size, stride):
                 file.seek(offset)
                 digest.update(file.read(_PAGE_BYTES))
     return digest.hexdigest()

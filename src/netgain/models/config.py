@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from netgain.errors import ModelError
-from netgain.kv.geometry import KVGroup
+from netgain.kv.geometry import KVDType, KVGroup
 from netgain.models.gguf_file import GGUFHeader
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
@@ -96,10 +96,10 @@ class ModelConfig:
                 f"special token {token} is outside the vocabulary of {self.vocab}",
             )
 
-    def kv_groups(self, block_tokens: int) -> tuple[KVGroup, ...]:
+    def kv_groups(self, block_tokens: int, dtype: KVDType = KVDType.FP32) -> tuple[KVGroup, ...]:
         """Layers by KV geometry: all full attention, hence one group."""
         layers = tuple(range(self.layers))
-        return (KVGroup("full", layers, self.kv_heads, self.head_dim, block_tokens),)
+        return (KVGroup("full", layers, self.kv_heads, self.head_dim, block_tokens, dtype),)
 
     @classmethod
     def from_hf(

@@ -3,27 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from netgain.errors import ModelError
 from netgain.models.gguf_file import read_header
-
-# https://github.com/ggml-org/ggml/blob/master/include/ggml.h, enum ggml_type
-_TYPE_NAMES: Final = {
-    0: "F32",
-    1: "F16",
-    2: "Q4_0",
-    3: "Q4_1",
-    6: "Q5_0",
-    7: "Q5_1",
-    8: "Q8_0",
-    10: "Q2_K",
-    11: "Q3_K",
-    12: "Q4_K",
-    13: "Q5_K",
-    14: "Q6_K",
-    30: "BF16",
-}
+from netgain.ops.stored_type import StoredType
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,5 +31,12 @@ def summarise(path: Path) -> GGUFSummary | None:
     most = max(weights, key=weights.__getitem__, default=0)
     return GGUFSummary(
         architecture=str(header.metadata.get("general.architecture", "unknown")),
-        quantisation=_TYPE_NAMES.get(most, f"type {most}"),
+        quantisation=_name(most),
     )
+
+
+def _name(type_id: int) -> str:
+    try:
+        return StoredType(type_id).name
+    except ValueError:
+        return f"type {type_id}"

@@ -1,4 +1,4 @@
-"""Which tensors a model holds in memory and which checkpoint tensors fill them. No torch.
+"""Which tensors a model holds in memory and which checkpoint tensors fill them.
 
 The one table that loading, counting and the memory plan derive from. Checkpoint tensors go by their
 Hugging Face names; other formats are renamed to these.
@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from netgain.models.config import Architecture, ModelConfig
-
-_FP32_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +26,25 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One tensor in memory, filled by its pieces from the first row to the last."""
+    """One matrix or vector in memory, filled by its pieces from the first row to the last.
+
+    The bias of matrix `name` is the vector `name.bias`. `gated`: gate rows, then as many up rows.
+    """
 
     name: str
     shape: tuple[int, ...]
     pieces: tuple[Piece, ...]
+    gated: bool = False
 
     @property
     def elements(self) -> int:
         """Number of weights."""
         return math.prod(self.shape)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether a backend keeps it, in a format of its own; vectors are float32 everywhere."""
+        return len(self.shape) > 1
 
 
 def parameters(config: ModelConfig) -> tuple[Parameter, ...]:
@@ -50,19 +57,14 @@ def parameter_count(config: ModelConfig) -> int:
     return sum(parameter.elements for parameter in parameters(config))
 
 
-def weight_bytes(config: ModelConfig, element_bytes: int = _FP32_BYTES) -> int:
-    """Bytes of the weights in memory."""
-    return parameter_count(config) * element_bytes
-
-
 def _llama(config: ModelConfig) -> tuple[Parameter, ...]:
     embedding = (config.vocab, config.hidden)
-    found = [_whole("embedding.weight", "model.embed_tokens.weight", embedding)]
+    found = [_whole("embedding", "model.embed_tokens.weight", embedding)]
     for layer in range(config.layers):
         found += _llama_layer(config, layer)
     found.append(_whole("norm", "model.norm.weight", (config.hidden,)))
     if not config.tie_embeddings:
-        found.append(_whole("head.weight", "lm_head.weight", embedding))
+        found.append(_whole("head", "lm_head.weight", embedding))
     return tuple(found)
 
 
@@ -84,7 +86,7 @@ def _llama_layer(config: ModelConfig, layer: int) -> list[Parameter]:
         *_linear(f"{target}.qkv", qkv, hidden, config.attention_bias),
         *_linear(f"{target}.attention_out", out, query_rows, config.attention_bias),
         _whole(f"{target}.mlp_norm", f"{source}.post_attention_layernorm.weight", norm),
-        *_linear(f"{target}.gate_up", gate_up, hidden, config.mlp_bias),
+        *_linear(f"{target}.gate_up", gate_up, hidden, config.mlp_bias, gated=True),
         *_linear(f"{target}.down", down, config.ffn, config.mlp_bias),
     ]
 
@@ -94,7 +96,12 @@ def _whole(name: str, source: str, shape: tuple[int, ...]) -> Parameter:
 
 
 def _linear(
-    name: str, parts: tuple[tuple[str, int, int], ...], columns: int, bias: bool
+    name: str,
+    parts: tuple[tuple[str, int, int], ...],
+    columns: int,
+    bias: bool,
+    *,
+    gated: bool = False,
 ) -> list[Parameter]:
     """Weight and bias of projections that are stacked by rows: `(source, rows, rotary heads)`."""
     weights, biases, first_row = [], [], 0
@@ -102,7 +109,7 @@ def _linear(
         weights.append(Piece(f"{source}.weight", (rows, columns), first_row, rotary_heads))
         biases.append(Piece(f"{source}.bias", (rows,), first_row, rotary_heads))
         first_row += rows
-    found = [Parameter(f"{name}.weight", (first_row, columns), tuple(weights))]
+    found = [Parameter(name, (first_row, columns), tuple(weights), gated)]
     if bias:
         found.append(Parameter(f"{name}.bias", (first_row,), tuple(biases)))
     return found

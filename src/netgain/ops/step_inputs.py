@@ -1,4 +1,4 @@
-"""The flat, ragged arrays that one forward pass reads.
+"""The flat, ragged arrays that one forward pass reads: numpy, so that any backend takes them.
 
 Dimensions: T tokens of the step, R slices (one per request), G KV groups, M most blocks of a slice,
 N rows that need logits.
@@ -6,35 +6,34 @@ N rows that need logits.
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
 class GroupInputs:
     """Where one KV group's keys and values are read and written.
 
-    `block_tables_RM`: int64 block ids, padded with the scratch block 0.
-    `slot_blocks_T`, `slot_offsets_T`: int64 block and position inside it where each token's
-    key and value go.
+    `block_tables_RM`: int32 block ids, C-contiguous, padded with the scratch block 0. The key and
+    value of position p of slice r go to block `block_tables_RM[r, p // S]`, slot `p % S`.
     """
 
-    block_tables_RM: torch.Tensor
-    slot_blocks_T: torch.Tensor
-    slot_offsets_T: torch.Tensor
+    block_tables_RM: NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class StepInputs:
     """One step, flat: no padding to the longest slice.
 
-    `token_ids_T`, `positions_T`: int64. `query_starts`: R + 1 host integers, slice r owns rows
-    `query_starts[r]:query_starts[r + 1]`. `context_lens`: per slice, tokens with KV once this
-    step's own are written (first position + count). `logit_rows_N`: int64 rows of T.
+    `token_ids_T`, `positions_T`: int32; positions of a slice are consecutive. `query_starts`: int32
+    `[R + 1]`, slice r owns rows `query_starts[r]:query_starts[r + 1]`. `context_lens_R`: int32, per
+    slice, tokens with KV once this step's own are written (first position + count).
+    `logit_rows_N`: int32 rows of T, ascending. All arrays are C-contiguous.
     """
 
-    token_ids_T: torch.Tensor
-    positions_T: torch.Tensor
-    query_starts: tuple[int, ...]
-    context_lens: tuple[int, ...]
+    token_ids_T: NDArray[np.int32]
+    positions_T: NDArray[np.int32]
+    query_starts: NDArray[np.int32]
+    context_lens_R: NDArray[np.int32]
     groups: tuple[GroupInputs, ...]
-    logit_rows_N: torch.Tensor
+    logit_rows_N: NDArray[np.int32]

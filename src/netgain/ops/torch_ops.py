@@ -1,9 +1,9 @@
-"""The reference backend: plain torch, float32, any CPU.
+"""A model's operations in plain torch, float32.
 
 Dimensions: T tokens of the step, R slices of a bucket, N rows, E hidden, I/O features in/out,
 V vocabulary, F feed-forward, H query heads, K key-value heads, G query heads per KV head,
-D head dim, B blocks, L layers of a KV group, S slots of a block, C context padded to whole
-buckets, Q rows of a chunk, X its context, 2 = key, value (or gate, up).
+D head dim, J = H + 2 K, B blocks, L layers of a KV group, S slots of a block, C context padded to
+whole buckets, Q rows of a chunk, X its context, 2 = key, value (or gate, up).
 """
 
 from collections.abc import Sequence
@@ -12,50 +12,101 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 
-from netgain.ops.step_inputs import GroupInputs, StepInputs
-from netgain.ops.weights import DenseWeight, LinearWeight
+from netgain.ops.interface import Activation, AttentionSpec
+from netgain.ops.step_inputs import StepInputs
+from netgain.ops.torch_weights import DenseWeight
+from netgain.ops.weights import LinearWeight
 
 # Decode slices whose contexts round up to the same multiple share one attention call. The padding
 # of a slice follows from its own context alone, so that its result does not depend on step-mates.
 _BUCKET_TOKENS: Final = 128
 
 
-class TorchOps:
-    """Implements `Ops` with library calls; a row's GEMM may depend on the number of rows."""
+class TorchStepOps:
+    """Implements `StepOps` with library calls; a row's GEMM may depend on the number of rows.
 
-    def plan(
+    Every record must hold finite numbers from the start (zeros do): padded slots are read with
+    weight 0.
+    """
+
+    def __init__(
         self,
         inputs: StepInputs,
         records_BL2KSD: Sequence[torch.Tensor],
         inverse_frequencies: torch.Tensor,
-    ) -> "TorchStepPlan":
-        """See `Ops.plan`."""
-        return TorchStepPlan(inputs, records_BL2KSD, inverse_frequencies)
+    ) -> None:
+        self._token_ids_T = torch.from_numpy(inputs.token_ids_T)
+        self._logit_rows_N = torch.from_numpy(inputs.logit_rows_N)
+        self._inputs = inputs
+        self._records_BL2KSD = records_BL2KSD
+        positions_T = torch.from_numpy(inputs.positions_T)
+        angles = positions_T.to(torch.float32).unsqueeze(1) * inverse_frequencies
+        cos, sin = angles.cos(), angles.sin()
+        self._cos_T1D = torch.cat((cos, cos), -1).unsqueeze(1)
+        self._sin_T1D = torch.cat((-sin, sin), -1).unsqueeze(1)
+        self._groups: dict[tuple[int, int | None], _GroupPlan] = {}
 
-    def embedding(self, token_ids_T: torch.Tensor, table: LinearWeight) -> torch.Tensor:
-        """See `Ops.embedding`."""
-        return _dense(table).weight_OI.index_select(0, token_ids_T)
+    def embedding(self, table: LinearWeight) -> torch.Tensor:
+        """See `StepOps.embedding`."""
+        return _dense(table).weight_OI.index_select(0, self._token_ids_T)
 
-    def rms_norm(self, x_NE: torch.Tensor, gain_E: torch.Tensor, eps: float) -> torch.Tensor:
-        """See `Ops.rms_norm`."""
+    def rms_norm(self, x_NE: torch.Tensor, gain_E: NDArray[np.float32], eps: float) -> torch.Tensor:
+        """See `StepOps.rms_norm`."""
         # One pass for the sum of squares, one call for `norm ** 2 / E + eps`: half the time of
         # `mean` at one row as at five hundred.
         norm_N1 = torch.linalg.vector_norm(x_NE, dim=-1, keepdim=True)
         scale_N1 = torch.addcmul(_scalar(eps), norm_N1, norm_N1, value=1 / x_NE.shape[-1]).rsqrt_()
-        return (x_NE * scale_N1).mul_(gain_E)
+        return (x_NE * scale_N1).mul_(torch.from_numpy(gain_E))
 
-    def linear(self, x_NI: torch.Tensor, weight: LinearWeight) -> torch.Tensor:
-        """See `Ops.linear`."""
+    def linear(
+        self, x_NI: torch.Tensor, weight: LinearWeight, residual_NO: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """See `StepOps.linear`."""
         dense = _dense(weight)
-        return functional.linear(x_NI, dense.weight_OI, dense.bias_O)
+        result_NO = functional.linear(x_NI, dense.weight_OI, dense.bias_O)
+        return result_NO if residual_NO is None else residual_NO.add_(result_NO)
 
-    def silu_mul(self, gate_up_NF: torch.Tensor) -> torch.Tensor:
-        """See `Ops.silu_mul`."""
-        gate_NF, up_NF = gate_up_NF.chunk(2, -1)
-        return functional.silu(gate_NF).mul_(up_NF)
+    def gated(
+        self, x_NI: torch.Tensor, gate_up: LinearWeight, activation: Activation
+    ) -> torch.Tensor:
+        """See `StepOps.gated`."""
+        gate_NF, up_NF = self.linear(x_NI, gate_up).chunk(2, -1)
+        match activation:
+            case Activation.SILU:
+                return functional.silu(gate_NF).mul_(up_NF)
+            case Activation.GELU_TANH:
+                return functional.gelu(gate_NF, approximate="tanh").mul_(up_NF)
+
+    def attention(self, qkv_TJ: torch.Tensor, spec: AttentionSpec) -> torch.Tensor:
+        """See `StepOps.attention`."""
+        heads, kv_heads = spec.heads, spec.kv_heads
+        qkv_TJD = qkv_TJ.view(-1, heads + 2 * kv_heads, spec.head_dim)
+        self._rotate_(qkv_TJD[:, : heads + kv_heads])
+        group = self._group(spec.group, spec.window)
+        group.write(spec.layer, qkv_TJD[:, heads:].view(-1, 2, kv_heads, spec.head_dim))
+        return group.attention(spec.layer, qkv_TJD[:, :heads])
+
+    def logit_rows(self, x_TE: torch.Tensor) -> torch.Tensor:
+        """See `StepOps.logit_rows`."""
+        return x_TE.index_select(0, self._logit_rows_N)
+
+    def _rotate_(self, x_THD: torch.Tensor) -> None:
+        low, high = x_THD.chunk(2, -1)
+        swapped = torch.cat((high, low), -1).mul_(self._sin_T1D)
+        x_THD.mul_(self._cos_T1D).add_(swapped)
+
+    def _group(self, index: int, window: int | None) -> "_GroupPlan":
+        """Indices, masks and views that all layers of a kind share, made for the first of them."""
+        found = self._groups.get((index, window))
+        if found is None:
+            found = _GroupPlan(self._inputs, index, self._records_BL2KSD[index], window)
+            self._groups[index, window] = found
+        return found
 
 
 @cache
@@ -65,7 +116,7 @@ def _scalar(value: float) -> torch.Tensor:
 
 def _dense(weight: LinearWeight) -> DenseWeight:
     if not isinstance(weight, DenseWeight):
-        raise TypeError(f"TorchOps has no kernel for {type(weight).__name__}")
+        raise TypeError(f"the torch backend has no kernel for {type(weight).__name__}")
     return weight
 
 
@@ -94,54 +145,29 @@ class _Chunk:
     bias_QX: torch.Tensor | None
 
 
-class TorchStepPlan:
-    """Implements `StepPlan`: indices, masks and views that all layers share."""
-
-    def __init__(
-        self,
-        inputs: StepInputs,
-        records_BL2KSD: Sequence[torch.Tensor],
-        inverse_frequencies: torch.Tensor,
-    ) -> None:
-        angles = inputs.positions_T.to(torch.float32).unsqueeze(1) * inverse_frequencies
-        cos, sin = angles.cos(), angles.sin()
-        self._cos_T1D = torch.cat((cos, cos), -1).unsqueeze(1)
-        self._sin_T1D = torch.cat((-sin, sin), -1).unsqueeze(1)
-        self._groups = tuple(
-            _GroupPlan(inputs, group, records)
-            for group, records in zip(inputs.groups, records_BL2KSD, strict=True)
-        )
-
-    def rope_(self, x_THD: torch.Tensor) -> None:
-        """See `StepPlan.rope_`."""
-        low, high = x_THD.chunk(2, -1)
-        swapped = torch.cat((high, low), -1).mul_(self._sin_T1D)
-        x_THD.mul_(self._cos_T1D).add_(swapped)
-
-    def write_kv(self, group: int, layer: int, kv_T2KD: torch.Tensor) -> None:
-        """See `StepPlan.write_kv`."""
-        self._groups[group].write(layer, kv_T2KD)
-
-    def attention(self, group: int, layer: int, q_THD: torch.Tensor) -> torch.Tensor:
-        """See `StepPlan.attention`."""
-        return self._groups[group].attention(layer, q_THD)
-
-
 class _GroupPlan:
-    """One KV group of a step."""
+    """One KV group of a step, under one window."""
 
     def __init__(
-        self, inputs: StepInputs, group: GroupInputs, records_BL2KSD: torch.Tensor
+        self, inputs: StepInputs, group: int, records_BL2KSD: torch.Tensor, window: int | None
     ) -> None:
-        self._slots = (group.slot_blocks_T, group.slot_offsets_T)
         self._writable = records_BL2KSD.permute(1, 0, 4, 2, 3, 5).unbind(0)  # BS2KD
         self._readable = records_BL2KSD.permute(1, 2, 3, 0, 4, 5).unbind(0)  # 2KBSD
         block_tokens = records_BL2KSD.shape[4]
-        starts = inputs.query_starts
+        tables_RM = inputs.groups[group].block_tables_RM.astype(np.int64)
+        starts = inputs.query_starts.tolist()
+        contexts = inputs.context_lens_R.tolist()
         counts = [end - start for start, end in pairwise(starts)]
-        self._decodes = _decode_buckets(inputs, group, counts, block_tokens)
+        owners_T = np.repeat(np.arange(len(counts)), counts)
+        table_columns_T, offsets_T = np.divmod(inputs.positions_T, block_tokens)
+        self._slots = (
+            torch.from_numpy(tables_RM[owners_T, table_columns_T]),
+            torch.from_numpy(offsets_T.astype(np.int64)),
+        )
+        tables = torch.from_numpy(tables_RM)
+        self._decodes = _decode_buckets(starts, counts, contexts, tables, block_tokens, window)
         self._chunks = [
-            _chunk(starts[r], count, inputs.context_lens[r], group.block_tables_RM[r], block_tokens)
+            _chunk(starts[r], count, contexts[r], tables[r], block_tokens, window)
             for r, count in enumerate(counts)
             if count > 1
         ]
@@ -166,36 +192,43 @@ class _GroupPlan:
 
 
 def _decode_buckets(
-    inputs: StepInputs, group: GroupInputs, counts: Sequence[int], block_tokens: int
+    starts: Sequence[int],
+    counts: Sequence[int],
+    contexts: Sequence[int],
+    tables_RM: torch.Tensor,
+    block_tokens: int,
+    window: int | None,
 ) -> list[_DecodeBucket]:
     step = max(1, _BUCKET_TOKENS // block_tokens)
     members: dict[int, list[int]] = {}
     for r, count in enumerate(counts):
         if count == 1:
-            blocks = -(-inputs.context_lens[r] // block_tokens)
+            blocks = -(-contexts[r] // block_tokens)
             members.setdefault(-(-blocks // step) * step, []).append(r)
-    return [
-        _decode_bucket(inputs, group, slices, blocks, block_tokens)
-        for blocks, slices in members.items()
-    ]
+    buckets = []
+    for blocks, slices in members.items():
+        whole_step = len(slices) == len(counts)
+        rows_R = None if whole_step else torch.tensor([starts[r] for r in slices])
+        chosen_RM = tables_RM if whole_step else tables_RM.index_select(0, torch.tensor(slices))
+        # Block 0 is scratch; a negative number of missing blocks trims.
+        chosen_RM = functional.pad(chosen_RM, (0, blocks - chosen_RM.shape[1]))
+        bias_RC = _decode_bias([contexts[r] for r in slices], blocks * block_tokens, window)
+        buckets.append(
+            _DecodeBucket(
+                rows_R, chosen_RM.reshape(-1), len(slices), bias_RC.unsqueeze(1).unsqueeze(1)
+            )
+        )
+    return buckets
 
 
-def _decode_bucket(
-    inputs: StepInputs, group: GroupInputs, slices: list[int], blocks: int, block_tokens: int
-) -> _DecodeBucket:
-    whole_step = len(slices) == len(inputs.query_starts) - 1
-    tables_RM = group.block_tables_RM
-    if not whole_step:
-        tables_RM = tables_RM.index_select(0, torch.tensor(slices))
-    missing = blocks - tables_RM.shape[1]
-    tables_RM = functional.pad(tables_RM, (0, missing))  # block 0 is scratch; trims if negative
-    contexts_R1 = torch.tensor([[inputs.context_lens[r]] for r in slices])
-    outside_RC = torch.arange(blocks * block_tokens) >= contexts_R1
-    bias_RC = torch.zeros(outside_RC.shape).masked_fill_(outside_RC, -torch.inf)
-    rows_R = None if whole_step else torch.tensor([inputs.query_starts[r] for r in slices])
-    return _DecodeBucket(
-        rows_R, tables_RM.reshape(-1), len(slices), bias_RC.unsqueeze(1).unsqueeze(1)
-    )
+def _decode_bias(contexts: Sequence[int], padded: int, window: int | None) -> torch.Tensor:
+    """0 where each slice's only query looks, -inf elsewhere: `[R, C]`."""
+    places_C = torch.arange(padded)
+    contexts_R1 = torch.tensor(contexts).unsqueeze(1)
+    outside_RC = places_C >= contexts_R1
+    if window is not None:
+        outside_RC |= places_C < contexts_R1 - window
+    return torch.zeros(outside_RC.shape).masked_fill_(outside_RC, -torch.inf)
 
 
 def _decode(bucket: _DecodeBucket, q_RHD: torch.Tensor, cache_2KBSD: torch.Tensor) -> torch.Tensor:
@@ -211,14 +244,21 @@ def _decode(bucket: _DecodeBucket, q_RHD: torch.Tensor, cache_2KBSD: torch.Tenso
 
 
 def _chunk(
-    first_row: int, count: int, context: int, table_M: torch.Tensor, block_tokens: int
+    first_row: int,
+    count: int,
+    context: int,
+    table_M: torch.Tensor,
+    block_tokens: int,
+    window: int | None,
 ) -> _Chunk:
     blocks = table_M[: -(-context // block_tokens)]
     start = context - count
     bias = None
-    if start:
+    if start or window is not None:
         # Query i stands at position start + i and sees that position and all before it.
         bias = torch.full((count, context), -torch.inf).triu_(start + 1)
+        if window is not None:
+            bias += torch.full((count, context), -torch.inf).tril_(start - window)
     return _Chunk(first_row, first_row + count, context, blocks, bias)
 
 

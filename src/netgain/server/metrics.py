@@ -14,7 +14,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from netgain.engine.client import EngineState
-from netgain.engine.messages import FinishReason, LoadPart
+from netgain.engine.messages import EngineInfo, FinishReason, LoadPart
 from netgain.ledger.record import LedgerRecord
 from netgain.ledger.stages import HandoffKind, LedgerStage
 from netgain.server.engine_totals import EngineTotals
@@ -73,6 +73,7 @@ class ServerMetrics:
         self.engine_state = EngineState.STARTING
         self.engine_restarts = 0
         self.load: tuple[LoadPart, ...] = ()
+        self.info: EngineInfo | None = None
         self.ttft = Histogram(_REQUEST_BOUNDS)
         self.e2e = Histogram(_REQUEST_BOUNDS)
         self.queue = Histogram(_REQUEST_BOUNDS)
@@ -153,6 +154,8 @@ class _ServerCollector(Collector):
         for part in metrics.load:
             load.add_metric([part.name], part.seconds)
         yield load
+        if metrics.info is not None:
+            yield _info(metrics.info)
         yield from self._requests()
 
     def _net_gain(self) -> Iterator[Metric]:
@@ -223,6 +226,23 @@ def _derived(name: str) -> tuple[str, str]:
     words = name.removesuffix("_s").replace("_", " ")
     unit = "_seconds" if name.endswith("_s") else ""
     return f"netgain_engine_{name.removesuffix('_s')}{unit}", f"Engine counter: {words}"
+
+
+def _info(info: EngineInfo) -> Metric:
+    values = {
+        "model": info.model_name,
+        "backend": info.backend,
+        "isa": info.isa,
+        "threads": str(info.threads),
+        "weights": info.weights,
+        "kv_dtype": info.kv_dtype,
+        "numerics": info.numerics,
+    }
+    family = GaugeMetricFamily(
+        "netgain_engine_info", "What the engine runs with; always 1", labels=list(values)
+    )
+    family.add_metric(list(values.values()), 1)
+    return family
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -16,7 +16,7 @@ import uvicorn
 from netgain.config import Settings
 from netgain.engine.client import EngineState
 from netgain.engine.ipc_client import IpcEngineClient
-from netgain.engine.messages import LoadPart
+from netgain.engine.messages import EngineInfo, LoadPart
 from netgain.fleet.engine_process import EngineProcess, PrivateDirectory
 from netgain.fleet.launcher import EngineStartError, LocalLauncher
 from netgain.ledger.counters import EngineCounters
@@ -77,7 +77,7 @@ class _Server(uvicorn.Server):
 class ServerRun:
     """What one run of the server holds together.
 
-    `on_load` hears each part of loading; `on_ready` that requests are served, once each time;
+    `on_load` hears each part of loading; `on_ready` what serves from now on, once each time;
     `on_stop` that no more are taken.
     """
 
@@ -91,7 +91,7 @@ class ServerRun:
         spawn: Callable[[str], EngineProcess],
         first: EngineProcess,
         on_load: Callable[[LoadPart], None],
-        on_ready: Callable[[], None],
+        on_ready: Callable[[EngineInfo], None],
         on_stop: Callable[[], None],
     ) -> None:
         self._settings = settings
@@ -176,7 +176,9 @@ class ServerRun:
         match state:
             case EngineState.READY:
                 metrics.load = client.loaded
-                self._on_ready()
+                metrics.info = client.info
+                if client.info is not None:
+                    self._on_ready(client.info)
             case EngineState.DEAD:
                 metrics.engine.engine_ended()
 

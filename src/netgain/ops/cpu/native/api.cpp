@@ -2,10 +2,9 @@
 #include <new>
 #include <utility>
 
+#include "api.h"
 #include "dispatch.h"
 #include "plan.h"
-
-#define NETGAIN_API extern "C" __attribute__((visibility("default")))
 
 namespace {
 using netgain::Plan;
@@ -22,10 +21,10 @@ NETGAIN_API Pool* ng_pool_create(int threads, const int* cpus, int count) {
 
 NETGAIN_API void ng_pool_destroy(Pool* pool) { delete pool; }
 
-NETGAIN_API Plan* ng_plan_create(Pool* pool, int64_t max_tokens, int64_t max_rows, int64_t vocabulary,
+NETGAIN_API Plan* ng_plan_create(Pool* pool, int64_t max_tokens, int64_t vocabulary,
                                  const float* inverse_frequencies, int64_t pairs) {
   try {
-    return new Plan(*pool, netgain::kernels(), max_tokens, max_rows, vocabulary, inverse_frequencies, pairs);
+    return new Plan(*pool, netgain::kernels(), max_tokens, vocabulary, inverse_frequencies, pairs);
   } catch (...) {
     return nullptr;
   }
@@ -41,9 +40,9 @@ NETGAIN_API int ng_plan_group(Plan* plan, const netgain::NgGroup* group) {
   }
 }
 
-NETGAIN_API int ng_plan_value(Plan* plan, int64_t columns, int quantized, int logit_rows) {
+NETGAIN_API int ng_plan_value(Plan* plan, int64_t capacity, int64_t columns, int quantized, int logit_rows) {
   try {
-    return plan->add_value(columns, quantized != 0, logit_rows != 0);
+    return plan->add_value(capacity, columns, quantized != 0, logit_rows != 0);
   } catch (...) {
     return -1;
   }
@@ -67,11 +66,10 @@ NETGAIN_API int ng_plan_finish(Plan* plan, int logits) {
   }
 }
 
-// 0, or -1 when memory ran out before the step began.
+// 0; before the step began, -1 when memory ran out, -2 for a token id outside the vocabulary.
 NETGAIN_API int ng_plan_run(Plan* plan, const netgain::NgStep* step) {
   try {
-    plan->run(*step);
-    return 0;
+    return plan->run(*step) ? 0 : -2;
   } catch (...) {
     return -1;
   }
@@ -79,9 +77,10 @@ NETGAIN_API int ng_plan_run(Plan* plan, const netgain::NgStep* step) {
 
 NETGAIN_API void ng_plan_time(Plan* plan, int on) { plan->time_phases(on != 0); }
 
-// Kinds and nanoseconds of up to `most` phases since the last call; returns how many there are.
-NETGAIN_API int ng_plan_timings(Plan* plan, int32_t* kinds, int64_t* nanoseconds, int most) {
-  const auto timings = plan->take_timings();
+// Kinds and nanoseconds of up to `most` phases since they were last emptied; returns how many there
+// are.
+NETGAIN_API int ng_plan_timings(Plan* plan, int32_t* kinds, int64_t* nanoseconds, int most, int empty) {
+  const auto timings = plan->timings(empty != 0);
   for (size_t i = 0; i < timings.size() && i < static_cast<size_t>(most); ++i) {
     kinds[i] = timings[i].first;
     nanoseconds[i] = timings[i].second;

@@ -77,14 +77,14 @@ inline void store_elements(uint8_t* p, F x) {
   if constexpr (kFormat == KVFormat::kInt8) store_int8(reinterpret_cast<int8_t*>(p), x);
 }
 
-inline F load_some(const float* p, int64_t count) {
+inline F load_at_most(const float* p, int64_t count) {
   if (count >= kLanes) return load(p);
   float lanes[kLanes];
   for (int i = 0; i < kLanes; ++i) lanes[i] = i < count ? p[i] : 0.0f;
   return load(lanes);
 }
 
-inline void store_some(float* p, F x, int64_t count) {
+inline void store_at_most(float* p, F x, int64_t count) {
   if (count >= kLanes) return store(p, x);
   float lanes[kLanes];
   store(lanes, x);
@@ -97,10 +97,10 @@ inline void store_some(float* p, F x, int64_t count) {
 inline void rotate(float* head, int64_t half, const float* cosines, const float* sines) {
   for (int64_t i = 0; i < half; i += kLanes) {
     const int64_t count = half - i;
-    const F x = load_some(head + i, count), y = load_some(head + half + i, count);
-    const F cosine = load_some(cosines + i, count), sine = load_some(sines + i, count);
-    store_some(head + i, fma(x, cosine, sub(zero(), mul(y, sine))), count);
-    store_some(head + half + i, fma(y, cosine, mul(x, sine)), count);
+    const F x = load_at_most(head + i, count), y = load_at_most(head + half + i, count);
+    const F cosine = load_at_most(cosines + i, count), sine = load_at_most(sines + i, count);
+    store_at_most(head + i, fma(x, cosine, sub(zero(), mul(y, sine))), count);
+    store_at_most(head + half + i, fma(y, cosine, mul(x, sine)), count);
   }
 }
 
@@ -110,7 +110,7 @@ inline void store_head(const float* head, int64_t head_dim, uint8_t* to, int64_t
   F inverse = set1(1.0f);
   if constexpr (kFormat == KVFormat::kInt8) {
     F largest = zero();
-    for (int64_t d = 0; d < head_dim; d += kLanes) largest = max(largest, abs(load_some(head + d, head_dim - d)));
+    for (int64_t d = 0; d < head_dim; d += kLanes) largest = max(largest, abs(load_at_most(head + d, head_dim - d)));
     const float scale = reduce_max(largest) * (1.0f / 127.0f);
     std::memcpy(scale_to, &scale, sizeof scale);
     inverse = set1(scale > 0.0f ? 1.0f / scale : 0.0f);
@@ -118,7 +118,7 @@ inline void store_head(const float* head, int64_t head_dim, uint8_t* to, int64_t
   constexpr int64_t bytes = kBytes<kFormat>;
   for (int64_t d = 0; d < head_dim; d += kLanes) {
     const int64_t count = smaller(kLanes, head_dim - d);
-    F x = load_some(head + d, count);
+    F x = load_at_most(head + d, count);
     if constexpr (kFormat == KVFormat::kInt8) x = max(min(round(mul(x, inverse)), set1(127.0f)), set1(-127.0f));
     if (stride == bytes && count == kLanes) {
       store_elements<kFormat>(to + d * bytes, x);
@@ -535,15 +535,15 @@ inline void tile_values(int64_t lines, const Pointers& pointers, const uint8_t* 
 // 2 ** x for x <= 0, within 1.6e-7 of it and exactly 1 for 0; below -125 as at -125. Keeps NaN.
 inline F power_of_two_below(F x) {
   x = max(set1(-125.0f), x);
-  const F shifted = add(x, set1(12582912.0f));  // 1.5 * 2 ** 23: the sum is rounded to a whole number
-  const F r = sub(x, sub(shifted, set1(12582912.0f)));
+  const F counted = add(x, set1(kCounter));
+  const F r = sub(x, sub(counted, set1(kCounter)));
   F p = set1(1.326472731307149e-3f);  // fitted to 2 ** r in [-1/2, 1/2] for the least relative error
   p = fma(p, r, set1(9.671512991189957e-3f));
   p = fma(p, r, set1(5.550733581185341e-2f));
   p = fma(p, r, set1(2.4022242426872253e-1f));
   p = fma(p, r, set1(6.931470036506653e-1f));
   p = fma(p, r, set1(1.0f));
-  return add_exponent(p, shifted);
+  return scale_by_counted(p, counted);
 }
 
 // Scores of a line become weights: 2 ** (score - maximum), 0 where the line sees nothing, for all
@@ -626,7 +626,7 @@ inline void finish_line(const AttentionArgs& args, int64_t row, int64_t head, co
   const F inverse = set1(1.0f / sum);
   if (args.y) {
     float* y = args.y + row * args.y_stride + head * dim;
-    for (int64_t d = 0; d < dim; d += kLanes) store_some(y + d, mul(load(values + d), inverse), dim - d);
+    for (int64_t d = 0; d < dim; d += kLanes) store_at_most(y + d, mul(load(values + d), inverse), dim - d);
     return;
   }
   for (int64_t block = 0; block < dim / kBlock; ++block) {
@@ -694,7 +694,7 @@ inline void load_queries(const AttentionArgs& args, const Work& work, const Atte
     from += work.task->kv_head * work.group * dim;
     for (int64_t head = 0; head < work.group; ++head, ++line, from += dim) {
       for (int64_t d = 0; d < dim; d += kLanes) {
-        store(scaled + line * padded + d, mul(load_some(from + d, dim - d), scale));
+        store(scaled + line * padded + d, mul(load_at_most(from + d, dim - d), scale));
       }
     }
   }

@@ -31,7 +31,8 @@ inline void quantize_block(const F* x, int64_t row, int64_t block, const Quantiz
   for (int i = 1; i < kBlock / kLanes; ++i) largest = max(largest, abs(x[i]));
   float scale = reduce_max(largest) * (1.0f / 127.0f);
   F inverse = set1(scale > 0.0f ? 1.0f / scale : 0.0f);
-  int8_t* values = out.values + (row * out.blocks + block) * kBlock;
+  const int64_t at = out.index(row, block);
+  int8_t* values = out.values + at * kBlock;
   F sums = zero();
   for (int i = 0; i < kBlock / kLanes; ++i) {
     F whole = max(min(round(mul(x[i], inverse)), set1(127.0f)), set1(-127.0f));
@@ -39,7 +40,6 @@ inline void quantize_block(const F* x, int64_t row, int64_t block, const Quantiz
     sums = add(sums, whole);
   }
   int32_t sum = reduce_add_int(sums);
-  int64_t at = row * out.blocks + block;
   out.scales[at] = scale;
   out.sums[at] = sum;
   out.scaled_sums[at] = scale * static_cast<float>(sum);

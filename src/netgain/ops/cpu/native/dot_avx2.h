@@ -16,8 +16,8 @@ inline __m256i load_weights(const uint8_t* at) { return _mm256_loadu_si256(reint
 // 15 * 127), so that widening happens once per block. Eight bits: |w| times the activation with
 // the weight's sign, since unsigned weights would overflow a pair's 16-bit sum.
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t values_stride, const int32_t* sums,
-                 int64_t sums_stride, F* out) {
+inline void dots(const uint8_t* payload, int part, const int8_t* values,
+                 const int32_t* sums, F* out) {
   const __m256i ones = _mm256_set1_epi16(1);
   const uint8_t* weights = payload + part * 32;
   __m256i total[R];
@@ -30,7 +30,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t
       __m256i magnitude = _mm256_abs_epi8(w);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        __m256i signed_values = _mm256_sign_epi8(broadcast_quad(values + r * values_stride + 4 * q), w);
+        __m256i signed_values = _mm256_sign_epi8(broadcast_quad(values + r * kBlock + 4 * q), w);
         total[r] = _mm256_add_epi32(total[r], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_values), ones));
       }
     }
@@ -43,7 +43,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t
       __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const int8_t* quads = values + r * values_stride + 8 * q;
+        const int8_t* quads = values + r * kBlock + 8 * q;
         total[r] = _mm256_add_epi16(total[r], _mm256_maddubs_epi16(low, broadcast_quad(quads)));
         total[r] = _mm256_add_epi16(total[r], _mm256_maddubs_epi16(high, broadcast_quad(quads + 4)));
       }
@@ -52,7 +52,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t
     for (int r = 0; r < R; ++r) {
       total[r] = _mm256_madd_epi16(total[r], ones);
       if constexpr (W == WeightFormat::kQ4_0) {
-        total[r] = _mm256_sub_epi32(total[r], _mm256_slli_epi32(_mm256_set1_epi32(sums[r * sums_stride]), 3));
+        total[r] = _mm256_sub_epi32(total[r], _mm256_slli_epi32(_mm256_set1_epi32(sums[r]), 3));
       }
     }
   }

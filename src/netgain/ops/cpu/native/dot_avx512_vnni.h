@@ -14,15 +14,15 @@ inline __m512i broadcast_quad(const int8_t* quad) {
 // out[r] = dot product of block `payload` and row r of the activations, exact.
 // What unsigned weights carry too much (8 or 128 per activation) is taken off by the block's sum.
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, int64_t values_stride,
-                 const int32_t* sums, int64_t sums_stride, F* out) {
+inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values,
+                 const int32_t* sums, F* out) {
   __m512i total[R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     if constexpr (W == WeightFormat::kQ4_1) {
       total[r] = _mm512_setzero_si512();
     } else {
-      __m512i sum = _mm512_set1_epi32(sums[r * sums_stride]);
+      __m512i sum = _mm512_set1_epi32(sums[r]);
       total[r] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum, W == WeightFormat::kQ4_0 ? 3 : 7));
     }
   }
@@ -33,7 +33,7 @@ inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, int
       __m512i weights = _mm512_xor_si512(_mm512_loadu_si512(payload + 64 * q), sign);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
-        total[r] = _mm512_dpbusd_epi32(total[r], weights, broadcast_quad(values + r * values_stride + 4 * q));
+        total[r] = _mm512_dpbusd_epi32(total[r], weights, broadcast_quad(values + r * kBlock + 4 * q));
       }
     }
   } else {
@@ -45,7 +45,7 @@ inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, int
       __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
-        const int8_t* quads = values + r * values_stride + 8 * q;
+        const int8_t* quads = values + r * kBlock + 8 * q;
         total[r] = _mm512_dpbusd_epi32(total[r], low, broadcast_quad(quads));
         total[r] = _mm512_dpbusd_epi32(total[r], high, broadcast_quad(quads + 4));
       }

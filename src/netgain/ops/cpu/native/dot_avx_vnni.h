@@ -11,8 +11,8 @@ inline __m256i broadcast_quad(const int8_t* quad) {
 }
 
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t values_stride, const int32_t* sums,
-                 int64_t sums_stride, F* out) {
+inline void dots(const uint8_t* payload, int part, const int8_t* values,
+                 const int32_t* sums, F* out) {
   const uint8_t* weights = payload + part * 32;
   __m256i total[R];
 #pragma GCC unroll 8
@@ -20,7 +20,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t
     if constexpr (W == WeightFormat::kQ4_1) {
       total[r] = _mm256_setzero_si256();
     } else {
-      __m256i sum = _mm256_set1_epi32(sums[r * sums_stride]);
+      __m256i sum = _mm256_set1_epi32(sums[r]);
       total[r] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sum, W == WeightFormat::kQ4_0 ? 3 : 7));
     }
   }
@@ -31,7 +31,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t
       __m256i w = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights + 64 * q)), sign);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        total[r] = _mm256_dpbusd_avx_epi32(total[r], w, broadcast_quad(values + r * values_stride + 4 * q));
+        total[r] = _mm256_dpbusd_avx_epi32(total[r], w, broadcast_quad(values + r * kBlock + 4 * q));
       }
     }
   } else {
@@ -43,7 +43,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, int64_t
       __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const int8_t* quads = values + r * values_stride + 8 * q;
+        const int8_t* quads = values + r * kBlock + 8 * q;
         total[r] = _mm256_dpbusd_avx_epi32(total[r], low, broadcast_quad(quads));
         total[r] = _mm256_dpbusd_avx_epi32(total[r], high, broadcast_quad(quads + 4));
       }

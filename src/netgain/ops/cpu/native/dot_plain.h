@@ -5,10 +5,10 @@ namespace netgain {
 namespace {
 
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, int64_t values_stride,
-                 const int32_t* sums, int64_t sums_stride, F* out) {
+inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values,
+                 const int32_t* sums, F* out) {
   for (int r = 0; r < R; ++r) {
-    const int8_t* row = values + r * values_stride;
+    const int8_t* row = values + r * kBlock;
     int32_t total[kTile] = {};
     for (int q = 0; q < 8; ++q) {
       for (int o = 0; o < kTile; ++o) {
@@ -24,7 +24,7 @@ inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, int
         }
       }
     }
-    int32_t excess = W == WeightFormat::kQ4_0 ? 8 * sums[r * sums_stride] : 0;
+    int32_t excess = W == WeightFormat::kQ4_0 ? 8 * sums[r] : 0;
     for (int o = 0; o < kTile; ++o) out[r][o] = static_cast<float>(total[o] - excess);
   }
 }

@@ -58,13 +58,21 @@ struct Matrix {
   const uint8_t* tile(int64_t index) const { return data + index * tile_bytes(format, columns); }
 };
 
-// Activations as int8 in blocks of 32 input features: value = scale * int8.
+// Activations as int8 in blocks of 32 input features: value = scale * int8. Rows are kept in groups of
+// 16, block after block, [rows / 16][blocks][16] of whatever belongs to a block of a row: a group's
+// block is one tile of a matrix unit, and what kernels of several rows need lies side by side.
+inline constexpr int64_t kRowGroup = 16;
+
 struct QuantizedRows {
-  int8_t* values;  // [rows][blocks * 32], zero behind the last feature
-  float* scales;   // [rows][blocks]
-  int32_t* sums;   // [rows][blocks], of the int8 values
-  float* scaled_sums;  // [rows][blocks], scale * sum
+  int8_t* values;  // 32 per block of a row, zero behind the last feature
+  float* scales;
+  int32_t* sums;       // of the int8 values
+  float* scaled_sums;  // scale * sum
   int64_t blocks;
+
+  int64_t index(int64_t row, int64_t block) const {
+    return (row / kRowGroup * blocks + block) * kRowGroup + row % kRowGroup;
+  }
 };
 
 // How keys and values are kept. A record (one block of one KV group) is, per layer,

@@ -115,6 +115,13 @@ struct Kernels {
                   float* scratch);
 };
 
+// The functions of one instruction set's translation unit, which all have these names.
+#define NETGAIN_KERNELS(name)                                                                        \
+  {                                                                                                  \
+    name, linear, gated, embed, quantize, rms_norm, rope_and_store, attend, merge,                   \
+        attention_scratch_floats, argmax, draw                                                       \
+  }
+
 // Null where the compiler or the processor lacks the instructions.
 const Kernels* kernels_plain();
 const Kernels* kernels_avx2();

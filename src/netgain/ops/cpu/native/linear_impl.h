@@ -5,12 +5,14 @@
 // So a row's result is the same bits with any number of other rows.
 #pragma once
 
+#include <utility>
+
 namespace netgain {
 namespace {
 
 constexpr int kParts = kTile / kLanes;  // vectors per tile
 
-// Computes R rows of one tile into out[r * out_stride + 0..15], without bias.
+// Computes R rows of one tile, from a multiple of R on, into out[r * out_stride + 0..15], without bias.
 using TileKernel = void (*)(const LinearArgs&, int64_t row, int64_t tile, float* out, int64_t out_stride);
 
 template <WeightFormat W, int R>
@@ -18,12 +20,13 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
   constexpr bool has_minimum = W == WeightFormat::kQ4_1;
   constexpr int64_t block_bytes = quantized_block_bytes(W);
   constexpr int64_t payload_at = has_minimum ? 64 : 32;
-  const int64_t blocks = args.quantized.blocks, stride = blocks * kBlock;
+  const int64_t blocks = args.quantized.blocks;
   const uint8_t* weights = args.weight.tile(tile);
-  const int8_t* values = args.quantized.values + row * stride;
-  const float* scales = args.quantized.scales + row * blocks;
-  const int32_t* sums = args.quantized.sums + row * blocks;
-  const float* scaled_sums = args.quantized.scaled_sums + row * blocks;
+  const int64_t first = args.quantized.index(row, 0);  // R rows never cross a row group
+  const int8_t* values = args.quantized.values + first * kBlock;
+  const float* scales = args.quantized.scales + first;
+  const int32_t* sums = args.quantized.sums + first;
+  const float* scaled_sums = args.quantized.scaled_sums + first;
 #pragma GCC unroll 4
   for (int part = 0; part < kParts; ++part) {
     F total[R];
@@ -32,14 +35,14 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
     const uint8_t* block = weights;
     for (int64_t b = 0; b < blocks; ++b, block += block_bytes) {
       F dot[R];
-      dots<W, R>(block + payload_at, part, values + b * kBlock, stride, sums + b, blocks, dot);
+      dots<W, R>(block + payload_at, part, values + b * kRowGroup * kBlock, sums + b * kRowGroup, dot);
       F scale = load_fp16(block + part * kLanes * 2);
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) total[r] = fma(dot[r], mul(scale, set1(scales[r * blocks + b])), total[r]);
+      for (int r = 0; r < R; ++r) total[r] = fma(dot[r], mul(scale, set1(scales[b * kRowGroup + r])), total[r]);
       if constexpr (has_minimum) {
         F minimum = load_fp16(block + 32 + part * kLanes * 2);
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) total[r] = fma(minimum, set1(scaled_sums[r * blocks + b]), total[r]);
+        for (int r = 0; r < R; ++r) total[r] = fma(minimum, set1(scaled_sums[b * kRowGroup + r]), total[r]);
       }
     }
 #pragma GCC unroll 16
@@ -142,12 +145,33 @@ inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const 
   }
 }
 
+#if !defined(NETGAIN_MATRIX_UNIT)
+// See dot_amx.h: kernels that first unpack a tile for sixteen rows at a time.
+struct Unpacked {
+  static constexpr int kRows = 0;
+  static constexpr bool fits(const LinearArgs&, int64_t) { return false; }
+  void unpack(const LinearArgs&, int64_t) {}
+  void multiply(const LinearArgs&, int64_t, int64_t, float*, int64_t) const {}
+};
+#endif
+
+// `row_begin` is a multiple of 16.
 void linear(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end) {
   const int most = most_rows(args.weight.format);
   const TileKernel full = tile_kernel(args.weight.format, most);
   float out[kMostRows * kTile];
+  Unpacked unpacked;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-    for (int64_t row = row_begin; row < row_end; row += most) {
+    int64_t row = row_begin;
+    if (Unpacked::fits(args, row_end - row)) {
+      unpacked.unpack(args, tile);
+      for (; row + Unpacked::kRows <= row_end; row += Unpacked::kRows) {
+        unpacked.multiply(args, row, tile, out, kTile);
+        add_bias(args, tile, out, kTile, Unpacked::kRows);
+        write_tile(args, row, tile, out, Unpacked::kRows);
+      }
+    }
+    for (; row < row_end; row += most) {
       const int rows = static_cast<int>(smaller(most, row_end - row));
       (rows == most ? full : tile_kernel(args.weight.format, rows))(args, row, tile, out, kTile);
       add_bias(args, tile, out, kTile, rows);
@@ -166,36 +190,56 @@ inline F activate(Activation activation, F x) {
   return div(x, add(set1(1.0f), exponential(sub(zero(), z))));
 }
 
+// Activates one block of gate and up features of some rows: `out` holds gate, up, gate, up tiles.
+inline void write_gated(const GatedArgs& gate, int64_t row, int64_t block, const float* out, int rows) {
+  const int64_t features = gate.linear.weight.rows / 2;
+  for (int r = 0; r < rows; ++r) {
+    F results[kBlock / kLanes];
+    for (int i = 0; i < kBlock / kLanes; ++i) {
+      const float* at = out + r * 4 * kTile + i / kParts * 2 * kTile + i % kParts * kLanes;
+      results[i] = mul(activate(gate.activation, load(at)), load(at + kTile));
+    }
+    if (!gate.linear.y) {
+      quantize_block(results, row + r, block, gate.out);
+      continue;
+    }
+    float wide[kBlock];
+    for (int i = 0; i < kBlock / kLanes; ++i) store(wide + i * kLanes, results[i]);
+    float* to = gate.linear.y + (row + r) * gate.linear.y_stride + block * kBlock;
+    const int64_t width = smaller(kBlock, features - block * kBlock);
+    for (int64_t i = 0; i < width; ++i) to[i] = wide[i];
+  }
+}
+
 void gated(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t block_begin, int64_t block_end) {
   const LinearArgs& args = gate.linear;
   const int most = most_rows(args.weight.format);
-  const int64_t features = args.weight.rows / 2;
   constexpr int64_t stride = 4 * kTile;  // gate, up, gate, up
-  float out[kMostRows * stride];
+  constexpr int64_t most_unpacked = 128;
+  float out[(Unpacked::kRows ? most_unpacked : kMostRows) * stride];
+  Unpacked unpacked;
   for (int64_t block = block_begin; block < block_end; ++block) {
-    for (int64_t row = row_begin; row < row_end; row += most) {
+    int64_t row = row_begin;
+    while (Unpacked::fits(args, row_end - row)) {
+      const int64_t rows = smaller(most_unpacked, (row_end - row) / kRowGroup * kRowGroup);
+      for (int t = 0; t < 4; ++t) {
+        unpacked.unpack(args, 4 * block + t);
+        for (int64_t r = 0; r < rows; r += kRowGroup) {
+          unpacked.multiply(args, row + r, 4 * block + t, out + r * stride + t * kTile, stride);
+        }
+        add_bias(args, 4 * block + t, out + t * kTile, stride, static_cast<int>(rows));
+      }
+      write_gated(gate, row, block, out, static_cast<int>(rows));
+      row += rows;
+    }
+    for (; row < row_end; row += most) {
       const int rows = static_cast<int>(smaller(most, row_end - row));
       const TileKernel kernel = tile_kernel(args.weight.format, rows);
       for (int t = 0; t < 4; ++t) {
         kernel(args, row, 4 * block + t, out + t * kTile, stride);
         add_bias(args, 4 * block + t, out + t * kTile, stride, rows);
       }
-      for (int r = 0; r < rows; ++r) {
-        F results[kBlock / kLanes];
-        for (int i = 0; i < kBlock / kLanes; ++i) {
-          const float* at = out + r * stride + i / kParts * 2 * kTile + i % kParts * kLanes;
-          results[i] = mul(activate(gate.activation, load(at)), load(at + kTile));
-        }
-        if (!args.y) {
-          quantize_block(results, row + r, block, gate.out);
-          continue;
-        }
-        float wide[kBlock];
-        for (int i = 0; i < kBlock / kLanes; ++i) store(wide + i * kLanes, results[i]);
-        float* to = args.y + (row + r) * args.y_stride + block * kBlock;
-        const int64_t width = smaller(kBlock, features - block * kBlock);
-        for (int64_t i = 0; i < width; ++i) to[i] = wide[i];
-      }
+      write_gated(gate, row, block, out, rows);
     }
   }
 }

@@ -48,12 +48,10 @@ T* Plan::allocate(int64_t count) {
   return reinterpret_cast<T*>(round_up(static_cast<int64_t>(address), kCacheLine));
 }
 
-Plan::Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t max_rows, int64_t vocabulary,
+Plan::Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t vocabulary,
            const float* inverse_frequencies, int64_t pairs)
     : pool_(pool),
       kernels_(kernels),
-      max_tokens_(max_tokens),
-      max_rows_(max_rows),
       vocabulary_(vocabulary),
       pairs_(pairs),
       inverse_frequencies_(inverse_frequencies, inverse_frequencies + pairs),
@@ -71,17 +69,15 @@ int Plan::add_group(const NgGroup& spec) {
   return static_cast<int>(groups_.size()) - 1;
 }
 
-int Plan::add_value(int64_t columns, bool quantized, bool logit_rows) {
+int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logit_rows) {
   Value value{columns, quantized, logit_rows, nullptr, {}};
-  // Any row may need logits when all of them are asked for; the logits themselves then go to memory
-  // of the caller.
-  const int64_t rows = columns == vocabulary_ ? max_rows_ : max_tokens_;
-  if (quantized) {
+    if (quantized) {
     const int64_t blocks = ceil_div(columns, kBlock);
-    value.rows = {allocate<int8_t>(rows * blocks * kBlock), allocate<float>(rows * blocks),
-                  allocate<int32_t>(rows * blocks), allocate<float>(rows * blocks), blocks};
+    const int64_t groups = round_up(capacity, kRowGroup) * blocks;
+    value.rows = {allocate<int8_t>(groups * kBlock), allocate<float>(groups), allocate<int32_t>(groups),
+                  allocate<float>(groups), blocks};
   } else {
-    value.x = allocate<float>(rows * columns);
+    value.x = allocate<float>(capacity * columns);
   }
   values_.push_back(value);
   return static_cast<int>(values_.size()) - 1;
@@ -102,7 +98,10 @@ void Plan::finish(int logits) {
   phases_.push_back({Part::kDraw, -1, 0, 0, 0, 0});
 }
 
-void Plan::run(const NgStep& step) {
+bool Plan::run(const NgStep& step) {
+  for (int64_t t = 0; t < step.tokens; ++t) {
+    if (step.token_ids[t] < 0 || step.token_ids[t] >= vocabulary_) return false;
+  }
   step_ = &step;
   if (slice_of_.size() < static_cast<size_t>(step.tokens)) slice_of_.resize(static_cast<size_t>(step.tokens));
   for (int64_t r = 0; r < step.slices; ++r) {
@@ -137,15 +136,16 @@ void Plan::run(const NgStep& step) {
   pool_.run(*this);
   for (Group& group : groups_) group.attention.clear();
   step_ = nullptr;
+  return true;
 }
 
-std::vector<std::pair<int, int64_t>> Plan::take_timings() {
+std::vector<std::pair<int, int64_t>> Plan::timings(bool empty) {
   std::vector<std::pair<int, int64_t>> timings;
   for (Phase& phase : phases_) {
     int kind = phase.op < 0 ? static_cast<int>(phase.part) : ops_[static_cast<size_t>(phase.op)].kind * 8 +
                                                                  static_cast<int>(phase.part);
     timings.emplace_back(kind, phase.nanoseconds);
-    phase.nanoseconds = 0;
+    if (empty) phase.nanoseconds = 0;
   }
   return timings;
 }
@@ -153,7 +153,7 @@ std::vector<std::pair<int, int64_t>> Plan::take_timings() {
 // Cuts `units` (tiles or blocks of output features) and `rows` into chunks of similar cost.
 int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products) {
   if (rows == 0) return 0;
-  phase.row_chunk = std::min(rows, kRowBlock);
+  phase.row_chunk = std::min(rows, kRowBlock);  // chunks begin at multiples of 16, as kernels want
   const int64_t row_chunks = ceil_div(rows, phase.row_chunk);
   const double unit_ns = std::max(static_cast<double>(unit_bytes) / kBytesPerNs,
                                   static_cast<double>(phase.row_chunk * unit_products) / kProductsPerNs);

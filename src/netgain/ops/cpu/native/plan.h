@@ -65,20 +65,22 @@ struct NgStep {
 
 class Plan final : public Program {
  public:
-  Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t max_rows, int64_t vocabulary,
-       const float* inverse_frequencies, int64_t pairs);
+  Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t vocabulary, const float* inverse_frequencies,
+       int64_t pairs);
 
   int add_group(const NgGroup& group);
-  // Memory for one value: [tokens or logit rows][columns].
-  int add_value(int64_t columns, bool quantized, bool logit_rows);
+  // Memory for one value: [tokens or logit rows, at most `capacity`][columns].
+  int add_value(int64_t capacity, int64_t columns, bool quantized, bool logit_rows);
   void add(const NgOp& op);
   // `logits`: the value that draws read.
   void finish(int logits);
 
-  void run(const NgStep& step);
+  // False, and nothing done, if a token id is outside the vocabulary.
+  bool run(const NgStep& step);
 
-  // Nanoseconds spent in each phase since the last call, in order of the phases; empties the count.
-  std::vector<std::pair<int, int64_t>> take_timings();
+  // What each phase is (its operation's kind * 8 + its part, or the negative part) and nanoseconds
+  // spent in it.
+  std::vector<std::pair<int, int64_t>> timings(bool empty);
   void time_phases(bool on) { timed_ = on; }
 
   int phases() const override { return static_cast<int>(phases_.size()); }
@@ -124,7 +126,7 @@ class Plan final : public Program {
 
   Pool& pool_;
   const Kernels& kernels_;
-  const int64_t max_tokens_, max_rows_, vocabulary_, pairs_;
+  const int64_t vocabulary_, pairs_;
   std::vector<float> inverse_frequencies_;
   std::vector<NgOp> ops_;
   std::vector<Phase> phases_;

@@ -29,6 +29,11 @@ inline F sqrt(F a) { return _mm256_sqrt_ps(a); }
 inline F power_of_two(F n) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
+constexpr float kCounter = 12582912.0f;
+inline F scale_by_counted(F x, F counted) {
+  __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(counted), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), exponent));
+}
 inline float reduce_max(F a) {
   __m128 four = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
@@ -38,6 +43,57 @@ inline float reduce_add(F a) {
   __m128 four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+inline __m256i first_lanes(int64_t count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline F load_some(const float* p, int64_t count, float fill) {
+  __m256i mask = first_lanes(count);
+  return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
+}
+inline void store_some(float* p, F x, int64_t count) { _mm256_maskstore_ps(p, first_lanes(count), x); }
+
+using Mask = __m256;
+inline Mask greater(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
+inline Mask greater_equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GE_OQ); }
+inline Mask equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+inline Mask both(Mask a, Mask b) { return _mm256_and_ps(a, b); }
+inline F keep(F x, Mask mask) { return _mm256_and_ps(x, mask); }
+inline uint32_t bits(Mask mask) { return static_cast<uint32_t>(_mm256_movemask_ps(mask)); }
+
+// For each mask, its lanes in order, one a byte.
+struct CompressedLanes {
+  uint64_t of[256] = {};
+  constexpr CompressedLanes() {
+    for (int mask = 0; mask < 256; ++mask) {
+      int count = 0;
+      for (uint64_t lane = 0; lane < 8; ++lane) {
+        if (mask >> lane & 1) of[mask] |= lane << 8 * count++;
+      }
+    }
+  }
+};
+constexpr CompressedLanes kCompressedLanes;
+
+inline int compress(float* p, F x, Mask mask) {
+  uint32_t chosen = bits(mask);
+  __m256i lanes = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(kCompressedLanes.of[chosen])));
+  _mm256_storeu_ps(p, _mm256_permutevar8x32_ps(x, lanes));
+  return __builtin_popcount(chosen);
+}
+
+struct Sums {
+  __m256d low = _mm256_setzero_pd(), high = _mm256_setzero_pd();
+};
+inline void accumulate(Sums& sums, F x) {
+  sums.low = _mm256_add_pd(sums.low, _mm256_cvtps_pd(_mm256_castps256_ps128(x)));
+  sums.high = _mm256_add_pd(sums.high, _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)));
+}
+inline double total(const Sums& sums) {
+  __m256d four = _mm256_add_pd(sums.low, sums.high);
+  __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
 inline F load_fp16(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p))); }
@@ -77,10 +133,6 @@ inline F keep(F x, int64_t begin, int64_t end, F other) {
   __m256i before = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(begin)), lane);
   __m256i inside = _mm256_andnot_si256(before, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(end)), lane));
   return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(inside));
-}
-inline F add_exponent(F x, F shifted) {
-  return _mm256_castsi256_ps(
-      _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
 }
 
 }  // namespace

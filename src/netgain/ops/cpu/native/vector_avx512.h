@@ -31,6 +31,13 @@ inline F sqrt(F a) { return _mm512_sqrt_ps(a); }
 inline F power_of_two(F n) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
 }
+// x * 2 ** k, where k = `counted` - kCounter is whole and the result in range: an addition of that
+// constant rounds to a whole number and leaves it in the low bits.
+constexpr float kCounter = 12582912.0f;  // 1.5 * 2 ** 23
+inline F scale_by_counted(F x, F counted) {
+  __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(counted), 23);
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), exponent));
+}
 inline float reduce_max(F a) { return _mm512_reduce_max_ps(a); }
 
 // Lanes i and i + 8, then + 4, + 2, + 1: the same order on every instruction set.
@@ -40,6 +47,45 @@ inline float reduce_add(F a) {
   __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+// The first `count` lanes from memory, `fill` in the others; nothing behind them is touched.
+inline F load_some(const float* p, int64_t count, float fill) {
+  return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << count) - 1), p);
+}
+inline void store_some(float* p, F x, int64_t count) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), x);
+}
+
+// A truth value per lane. Comparisons with a NaN are false.
+using Mask = __mmask16;
+inline Mask greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+inline Mask greater_equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+inline Mask equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+inline Mask both(Mask a, Mask b) { return static_cast<Mask>(a & b); }
+inline F keep(F x, Mask mask) { return _mm512_maskz_mov_ps(mask, x); }  // 0 in the other lanes
+inline uint32_t bits(Mask mask) { return mask; }                        // bit i: lane i
+// Stores the lanes of the mask next to each other and returns how many they are; what lies behind
+// them, up to kLanes floats, is overwritten.
+inline int compress(float* p, F x, Mask mask) {
+  // To a register first: storing under a mask is slow on some processors.
+  _mm512_storeu_ps(p, _mm512_maskz_compress_ps(mask, x));
+  return __builtin_popcount(mask);
+}
+
+// Sums in double precision, lane by lane.
+struct Sums {
+  __m512d low = _mm512_setzero_pd(), high = _mm512_setzero_pd();
+};
+inline void accumulate(Sums& sums, F x) {
+  sums.low = _mm512_add_pd(sums.low, _mm512_cvtps_pd(_mm512_castps512_ps256(x)));
+  sums.high = _mm512_add_pd(sums.high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)));
+}
+inline double total(const Sums& sums) {
+  __m512d eight = _mm512_add_pd(sums.low, sums.high);
+  __m256d four = _mm256_add_pd(_mm512_castpd512_pd256(eight), _mm512_extractf64x4_pd(eight, 1));
+  __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
 inline F load_fp16(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
@@ -73,11 +119,6 @@ inline F keep(F x, int64_t begin, int64_t end, F other) {
   __mmask16 inside = _mm512_cmpge_epi32_mask(lane, _mm512_set1_epi32(static_cast<int32_t>(begin))) &
                      _mm512_cmplt_epi32_mask(lane, _mm512_set1_epi32(static_cast<int32_t>(end)));
   return _mm512_mask_blend_ps(inside, other, x);
-}
-// x * 2 ** n, n being what was added to 1.5 * 2 ** 23 to give `shifted`; both x and the result are normal.
-inline F add_exponent(F x, F shifted) {
-  return _mm512_castsi512_ps(
-      _mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
 }
 
 }  // namespace

@@ -43,6 +43,16 @@ inline F power_of_two(F n) {
   std::memcpy(&x, &bits, sizeof x);
   return x;
 }
+constexpr float kCounter = 12582912.0f;
+inline F scale_by_counted(F x, F counted) {
+  typedef uint32_t Bits __attribute__((vector_size(64)));
+  Bits of_x, of_counted;
+  std::memcpy(&of_x, &x, sizeof x);
+  std::memcpy(&of_counted, &counted, sizeof counted);
+  of_x += of_counted << 23;
+  std::memcpy(&x, &of_x, sizeof x);
+  return x;
+}
 inline float reduce_max(F a) {
   float largest = a[0];
   for (int i = 1; i < kLanes; ++i) largest = a[i] > largest ? a[i] : largest;
@@ -55,6 +65,45 @@ inline float reduce_add(F a) {
     for (int i = 0; i < width; ++i) sums[i] += sums[i + width];
   }
   return sums[0];
+}
+
+inline F load_some(const float* p, int64_t count, float fill) {
+  F x = set1(fill);
+  std::memcpy(&x, p, static_cast<size_t>(count) * sizeof(float));
+  return x;
+}
+inline void store_some(float* p, F x, int64_t count) { std::memcpy(p, &x, static_cast<size_t>(count) * sizeof(float)); }
+
+using Mask = Words;  // -1 or 0
+inline Mask greater(F a, F b) { return a > b; }
+inline Mask greater_equal(F a, F b) { return a >= b; }
+inline Mask equal(F a, F b) { return a == b; }
+inline Mask both(Mask a, Mask b) { return a & b; }
+inline F keep(F x, Mask mask) { return mask ? x : F{}; }
+inline uint32_t bits(Mask mask) {
+  uint32_t chosen = 0;
+  for (int i = 0; i < kLanes; ++i) chosen |= static_cast<uint32_t>(mask[i] & 1) << i;
+  return chosen;
+}
+inline int compress(float* p, F x, Mask mask) {
+  int count = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    p[count] = x[i];
+    count -= mask[i];
+  }
+  return count;
+}
+
+struct Sums {
+  double lanes[kLanes] = {};
+};
+inline void accumulate(Sums& sums, F x) {
+  for (int i = 0; i < kLanes; ++i) sums.lanes[i] += x[i];
+}
+inline double total(const Sums& sums) {
+  double sum = 0.0;
+  for (int i = 0; i < kLanes; ++i) sum += sums.lanes[i];
+  return sum;
 }
 
 inline F load_fp16(const void* p) {
@@ -98,14 +147,6 @@ inline void store_bf16(void* p, F x) {
 inline F keep(F x, int64_t begin, int64_t end, F other) {
   Words lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return ((lane >= static_cast<int32_t>(begin)) & (lane < static_cast<int32_t>(end))) ? x : other;
-}
-inline F add_exponent(F x, F shifted) {
-  Words bits, power;
-  std::memcpy(&bits, &x, sizeof bits);
-  std::memcpy(&power, &shifted, sizeof power);
-  bits += power << 23;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
 }
 
 }  // namespace

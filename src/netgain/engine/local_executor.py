@@ -1,49 +1,40 @@
-"""Runs steps in this process, on one thread, with torch."""
+"""Runs steps in this process, on one thread."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-import numpy as np
-import torch
-
 from netgain.engine.clock import Clock
 from netgain.engine.device_state import DeviceState
 from netgain.engine.events import Event, StepDone
 from netgain.engine.messages import RequestId
-from netgain.engine.sampler import sample
 from netgain.engine.step import Slice, Step, StepId, StepResult
-from netgain.kv.geometry import KVGroup
-from netgain.models.causal_lm import CausalLM
+from netgain.ops.backend import StepRunner
 
 _log: Final = logging.getLogger(__name__)
 
 
-class TorchExecutor:
-    """An `Executor` over one model and its KV records.
+class LocalExecutor:
+    """An `Executor` over one backend's runner.
 
-    `device_thread` has one worker, and the model was loaded on it: OpenMP keeps a pool of threads
-    per thread that ever ran a parallel region, and with more pooled threads than cores they stop
-    spinning between regions, which costs a third of a decode step. `post` is called on it with
-    each `StepDone`.
+    `device_thread` has one worker, and the model was loaded on it: a backend's thread pool may
+    belong to the thread that first used it (docs/decisions/threads.md). `post` is called on it
+    with each `StepDone`.
     """
 
     def __init__(
         self,
-        model: CausalLM,
-        groups: Sequence[KVGroup],
-        pool_blocks: int,
-        max_model_len: int,
+        runner: StepRunner,
+        state: DeviceState,
         clock: Clock,
         post: Callable[[Event], None],
         device_thread: ThreadPoolExecutor,
     ) -> None:
-        self._model = model
+        self._runner = runner
+        self._state = state
         self._clock = clock
         self._post = post
-        self._records = [_allocate(group, pool_blocks + 1) for group in groups]
-        self._state = DeviceState(len(groups), groups[0].block_tokens, max_model_len)
         self._device_thread = device_thread
 
     def submit(self, step: Step) -> None:
@@ -66,10 +57,9 @@ class TorchExecutor:
         self._state.apply(Step(StepId(0), (), released=tuple(request_ids)))
 
     def _forward(self, slices: Sequence[Slice]) -> list[int]:
-        inputs = self._state.inputs(slices)
-        logits_NV = self._model.forward(inputs, self._records)
-        tokens = sample(logits_NV, self._state.sampling_rows(slices))
-        self._state.append(slices, tokens)
+        arrays = self._state.arrays(slices)
+        tokens = self._runner.run(arrays.inputs, arrays.draws)
+        self._state.append(arrays, tokens)
         return tokens
 
     def _run(self, step: Step) -> None:
@@ -81,9 +71,3 @@ class TorchExecutor:
             _log.exception("step %d failed", step.id)
             result = StepResult(step.id, (), started_ns, self._clock.now_ns(), repr(error))
         self._post(StepDone(result))
-
-
-def _allocate(group: KVGroup, blocks: int) -> torch.Tensor:
-    """Zeroed records `[B, L, 2, K, S, D]`; pages become resident only when written."""
-    # numpy asks the system for zero pages; torch would write the zeros itself.
-    return torch.from_numpy(np.zeros((blocks, *group.record_shape), np.float32))

@@ -1,0 +1,1 @@
+"""The native CPU backend: kernels in C++ for every instruction set, chosen at run time."""

@@ -1,0 +1,221 @@
+"""Records a model's forward pass and lowers it to a few native operations per layer.
+
+Dimensions: T tokens of the step, N rows that need logits.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netgain.ops.cpu.plan_abi import OpKind
+from netgain.ops.cpu.weights import PackedWeight, packed
+from netgain.ops.interface import Activation, AttentionSpec, StepModel
+from netgain.ops.weights import LinearWeight
+
+_BLOCK: Final = 32
+
+
+class Rows(enum.Enum):
+    """How many rows a value has."""
+
+    TOKENS = "T"
+    LOGITS = "N"
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One recorded call; stands for its result, `columns` wide."""
+
+    kind: OpKind
+    columns: int
+    rows: Rows
+    input: "Node | None" = None
+    residual: "Node | None" = None
+    weight: PackedWeight | None = None
+    gain: NDArray[np.float32] | None = None
+    eps: float = 0.0
+    activation: Activation = Activation.SILU
+    attention: AttentionSpec | None = None
+
+
+class Recorder:
+    """Implements `StepOps` by remembering."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+
+    def embedding(self, table: LinearWeight) -> Node:
+        """See `StepOps.embedding`."""
+        weight = packed(table)
+        return self._add(Node(OpKind.EMBED, weight.shape[1], Rows.TOKENS, weight=weight))
+
+    def rms_norm(self, x_NE: Node, gain_E: NDArray[np.float32], eps: float) -> Node:
+        """See `StepOps.rms_norm`."""
+        return self._add(
+            Node(OpKind.NORM, x_NE.columns, x_NE.rows, x_NE, gain=gain_E, eps=float(eps))
+        )
+
+    def linear(
+        self, x_NI: Node, weight: LinearWeight, residual_NO: Node | None = None
+    ) -> Node:
+        """See `StepOps.linear`."""
+        matrix = packed(weight)
+        return self._add(
+            Node(OpKind.LINEAR, matrix.shape[0], x_NI.rows, x_NI, residual_NO, matrix)
+        )
+
+    def gated(self, x_NI: Node, gate_up: LinearWeight, activation: Activation) -> Node:
+        """See `StepOps.gated`."""
+        matrix = packed(gate_up)
+        return self._add(
+            Node(
+                OpKind.GATED,
+                matrix.shape[0] // 2,
+                x_NI.rows,
+                x_NI,
+                weight=matrix,
+                activation=activation,
+            )
+        )
+
+    def attention(self, qkv_TJ: Node, spec: AttentionSpec) -> Node:
+        """See `StepOps.attention`."""
+        columns = spec.heads * spec.head_dim
+        return self._add(
+            Node(OpKind.ATTENTION, columns, qkv_TJ.rows, qkv_TJ, attention=spec)
+        )
+
+    def logit_rows(self, x_TE: Node) -> Node:
+        """See `StepOps.logit_rows`."""
+        return self._add(Node(OpKind.LOGIT_ROWS, x_TE.columns, Rows.LOGITS, x_TE))
+
+    def _add(self, node: Node) -> Node:
+        self.nodes.append(node)
+        return node
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One piece of memory that values take turns in; `logits`: the last value's, never shared."""
+
+    columns: int
+    quantized: bool
+    rows: Rows
+    logits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NativeOp:
+    """A node, or the quantisation of its result, with indices into `Program.memory`.
+
+    `input` and `residual` are -1 where there is none.
+    """
+
+    node: Node
+    kind: OpKind
+    input: int
+    output: int
+    residual: int = -1
+
+
+@dataclass(slots=True)
+class Program:
+    """What the native plan is told."""
+
+    memory: list[Memory] = field(default_factory=list)
+    ops: list[NativeOp] = field(default_factory=list)
+
+
+def record(model: StepModel) -> Program:
+    """Runs the model's forward pass once and lowers what it called."""
+    recorder = Recorder()
+    result = model.forward(recorder)
+    return _Lowering(recorder.nodes, result).program
+
+
+def _quantises(node: Node) -> bool:
+    """Whether the node can hand over its result quantised, without a pass of its own."""
+    match node.kind:
+        case OpKind.NORM | OpKind.GATED:
+            return True
+        case OpKind.ATTENTION:
+            assert node.attention is not None
+            return node.attention.head_dim % _BLOCK == 0
+        case _:
+            return False
+
+
+class _Lowering:
+    """Decides in which form each value is needed, and which memory it takes."""
+
+    def __init__(self, nodes: Sequence[Node], result: Node) -> None:
+        self.program = Program()
+        self._result = result
+        self._free: list[int] = []
+        self._place: dict[tuple[Node, bool], int] = {}
+        # Index of the last node that reads each form of a value; the result is never given up.
+        self._last: dict[tuple[Node, bool], int] = {(result, False): len(nodes)}
+        for index, node in enumerate(nodes):
+            for value, quantized in _reads(node):
+                self._last[value, quantized] = index
+        for index, node in enumerate(nodes):
+            self._lower(index, node)
+
+    def _lower(self, index: int, node: Node) -> None:
+        wide, narrow = (node, False) in self._last, (node, True) in self._last
+        source = self._source(node)
+        residual = -1 if node.residual is None else self._place[node.residual, False]
+        straight = narrow and not wide and _quantises(node)
+        output = self._output(index, node, quantized=straight)
+        self.program.ops.append(NativeOp(node, node.kind, source, output, residual))
+        self._release(index, keep=output)
+        if narrow and not straight:
+            second = self._take(Memory(node.columns, True, node.rows))
+            self._place[node, True] = second
+            self.program.ops.append(NativeOp(node, OpKind.QUANTIZE, output, second))
+            if not wide:
+                self._free.append(output)
+
+    def _source(self, node: Node) -> int:
+        if node.input is None:
+            return -1
+        return self._place[node.input, bool(node.weight and node.weight.quantized)]
+
+    def _output(self, index: int, node: Node, *, quantized: bool) -> int:
+        if node.residual is not None and self._last[node.residual, False] == index:
+            place = self._place.pop((node.residual, False))  # written where the residual was
+        else:
+            place = self._take(
+                Memory(node.columns, quantized, node.rows, logits=node is self._result)
+            )
+        self._place[node, quantized] = place
+        return place
+
+    def _release(self, index: int, keep: int) -> None:
+        """Gives up the memory of values that nobody reads any more."""
+        for value, last in self._last.items():
+            if last == index and value in self._place:
+                place = self._place.pop(value)
+                if place != keep:
+                    self._free.append(place)
+
+    def _take(self, wanted: Memory) -> int:
+        for position, place in enumerate(self._free):
+            if self.program.memory[place] == wanted:
+                return self._free.pop(position)
+        self.program.memory.append(wanted)
+        return len(self.program.memory) - 1
+
+
+def _reads(node: Node) -> list[tuple[Node, bool]]:
+    """The values a node reads, and whether quantised."""
+    reads: list[tuple[Node, bool]] = []
+    if node.input is not None:
+        reads.append((node.input, bool(node.weight and node.weight.quantized)))
+    if node.residual is not None:
+        reads.append((node.residual, False))
+    return reads

@@ -1,0 +1,161 @@
+"""Compiles a few of the native kernels for one instruction set and calls them.
+
+A unit is a C++ file that includes headers of `ops/cpu/native` and offers functions over buffers
+(`native_units/unit.h`). It is loaded into this process, or, for a processor that this machine can
+only emulate, served over a pipe; the caller sees no difference.
+"""
+
+import ctypes
+import platform
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from netgain.ops.cpu.sources import COMMON_FLAGS, HERE, ISA_FLAGS
+
+SOURCES: Final = HERE / "native"
+UNITS: Final = Path(__file__).parent / "native_units"
+ARM_COMPILER: Final = "aarch64-linux-gnu-g++"
+ARM_EMULATOR: Final = "qemu-aarch64-static"
+
+
+class Unit(Protocol):
+    """A compiled unit."""
+
+    def call(self, name: str, *buffers: NDArray[np.generic]) -> None:
+        """Calls a function of the unit; it reads and writes the C-contiguous arrays in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionSet:
+    """`vector`: the header of its vectors; `needs`: what the processor must have."""
+
+    name: str
+    vector: str
+    flags: tuple[str, ...]
+    needs: frozenset[str] = frozenset()
+    defines: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether this machine can only emulate it."""
+        return self.name == "neon" and platform.machine() not in ("aarch64", "arm64")
+
+
+def _flags(name: str) -> tuple[str, ...]:
+    return ISA_FLAGS.get(name, ())
+
+
+# One for each header of vectors; what a set adds to another's vectors is not told apart here.
+INSTRUCTION_SETS: Final = (
+    InstructionSet("plain", "vector_plain.h", _flags("plain")),
+    InstructionSet(
+        "avx2", "vector_avx2.h", _flags("avx2"), frozenset({"avx2", "fma", "f16c"})
+    ),
+    InstructionSet(
+        "avx512_vnni",
+        "vector_avx512.h",
+        _flags("avx512_vnni"),
+        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}),
+    ),
+    InstructionSet(
+        "neon", "vector_neon.h", ("-march=armv8.2-a+dotprod+fp16",), frozenset({"asimddp"})
+    ),
+)
+
+
+@contextmanager
+def built_unit(source: str, isa: InstructionSet, folder: Path) -> Iterator[Unit]:
+    """Compiles the unit `native_units/<source>.cpp`; skips the test where it cannot run."""
+    missing = isa.needs - _processor_features()
+    if isa.emulated:
+        compiler, emulator = shutil.which(ARM_COMPILER), shutil.which(ARM_EMULATOR)
+        if compiler is None or emulator is None:
+            pytest.skip(f"{isa.name}: neither this processor nor {ARM_COMPILER} and {ARM_EMULATOR}")
+    elif missing:
+        pytest.skip(f"{isa.name}: this processor lacks {', '.join(sorted(missing))}")
+    else:
+        compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        if compiler is None:
+            pytest.skip("no C++ compiler")
+    defines = {"NETGAIN_VECTOR": f'"{isa.vector}"', **isa.defines}
+    command = [
+        *(compiler, *COMMON_FLAGS, *isa.flags),
+        *(f"-D{name}={value}" for name, value in defines.items()),
+        *(f"-I{SOURCES}", f"-I{UNITS}", str(UNITS / f"{source}.cpp")),
+    ]
+    target = folder / f"{source}_{isa.name}"
+    if not isa.emulated:
+        _compile([*command, "-shared", "-o", str(target)])
+        yield _LoadedUnit(ctypes.CDLL(str(target)))
+        return
+    _compile([*command, str(UNITS / "pipe_main.cpp"), "-static", "-o", str(target)])
+    unit = _PipedUnit([str(emulator), str(target)])
+    try:
+        yield unit
+    finally:
+        unit.close()
+
+
+def _compile(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def _processor_features() -> frozenset[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return next(
+        (
+            frozenset(line.partition(":")[2].split())
+            for line in lines
+            if line.lower().startswith(("flags", "features"))
+        ),
+        frozenset(),
+    )
+
+
+class _LoadedUnit:
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def call(self, name: str, *buffers: NDArray[np.generic]) -> None:
+        """See `Unit.call`."""
+        assert all(buffer.flags.c_contiguous for buffer in buffers)
+        pointers = (ctypes.c_void_p * len(buffers))(*(buffer.ctypes.data for buffer in buffers))
+        self._library[name](pointers)
+
+
+class _PipedUnit:
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def call(self, name: str, *buffers: NDArray[np.generic]) -> None:
+        """See `Unit.call`."""
+        to, answers = self._process.stdin, self._process.stdout
+        assert to is not None
+        assert answers is not None
+        to.write(struct.pack("<I", len(name)) + name.encode() + struct.pack("<I", len(buffers)))
+        for buffer in buffers:
+            to.write(struct.pack("<Q", buffer.nbytes))
+            to.write(buffer.tobytes())
+        to.flush()
+        for buffer in buffers:
+            answer = answers.read(buffer.nbytes)
+            assert len(answer) == buffer.nbytes, f"{name} ended the process"
+            buffer[...] = np.frombuffer(answer, buffer.dtype).reshape(buffer.shape)
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.communicate()

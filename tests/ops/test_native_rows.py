@@ -1,0 +1,287 @@
+"""Norm, quantisation and embedding of the native backend, on every instruction set.
+
+Dimensions: N rows, I columns, B blocks of 32 columns, O rows of a table.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType
+from gguf.quants import dequantize
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.ops.native_build import INSTRUCTION_SETS, Unit, built_unit
+
+FP32, BF16, FP16, Q8_0, Q4_0, Q4_1 = range(6)  # formats.h
+KINDS = {
+    Q8_0: GGMLQuantizationType.Q8_0,
+    Q4_0: GGMLQuantizationType.Q4_0,
+    Q4_1: GGMLQuantizationType.Q4_1,
+}
+TILE, BLOCK = 16, 32
+SENTINEL = 77.0
+COLUMNS = [1, 3, 16, 31, 32, 33, 64, 100, 576, 1031]
+
+
+@pytest.fixture(scope="module", params=INSTRUCTION_SETS, ids=lambda isa: isa.name)
+def unit(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Unit]:
+    with built_unit("rows_unit", request.param, tmp_path_factory.mktemp("native")) as made:
+        yield made
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """QuantizedRows of formats.h."""
+
+    values_NI: NDArray[np.int8]
+    scales_NB: NDArray[np.float32]
+    sums_NB: NDArray[np.int32]
+    scaled_sums_NB: NDArray[np.float32]
+
+    @staticmethod
+    def empty(rows: int, columns: int) -> "Quantized":
+        blocks = -(-columns // BLOCK)
+        return Quantized(
+            np.full((rows, blocks * BLOCK), 55, np.int8),
+            np.full((rows, blocks), SENTINEL, np.float32),
+            np.full((rows, blocks), 55, np.int32),
+            np.full((rows, blocks), SENTINEL, np.float32),
+        )
+
+    def buffers(self) -> tuple[NDArray[np.generic], ...]:
+        return self.values_NI, self.scales_NB, self.sums_NB, self.scaled_sums_NB
+
+
+def assert_same(one: Quantized, other: Quantized) -> None:
+    for ours, theirs in zip(one.buffers(), other.buffers(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def sizes(*values: int) -> NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+def eps_of(eps: float) -> NDArray[np.float32]:
+    return np.array([eps], np.float32)
+
+
+def random_rows(rows: int, columns: int, seed: int = 0, spread: float = 1.0) -> NDArray[np.float32]:
+    random = np.random.default_rng(seed)
+    return (random.standard_normal((rows, columns)) * spread).astype(np.float32)
+
+
+def norm(
+    unit: Unit, x_NI: NDArray[np.float32], gain_I: NDArray[np.float32], eps: float, columns: int
+) -> NDArray[np.float32]:
+    y_NI = np.full((len(x_NI), columns + 5), SENTINEL, np.float32)
+    strides = sizes(len(x_NI), x_NI.shape[1], columns, y_NI.shape[1])
+    unit.call("norm", x_NI, gain_I, eps_of(eps), strides, y_NI)
+    assert (y_NI[:, columns:] == SENTINEL).all()
+    return y_NI[:, :columns].copy()
+
+
+def norm_quantized(
+    unit: Unit, x_NI: NDArray[np.float32], gain_I: NDArray[np.float32], eps: float, columns: int
+) -> Quantized:
+    out = Quantized.empty(len(x_NI), columns)
+    strides = sizes(len(x_NI), x_NI.shape[1], columns)
+    unit.call("norm_quantized", x_NI, gain_I, eps_of(eps), strides, *out.buffers())
+    return out
+
+
+def quantize(unit: Unit, x_NI: NDArray[np.float32], columns: int) -> Quantized:
+    out = Quantized.empty(len(x_NI), columns)
+    unit.call("quantize", x_NI, sizes(0, len(x_NI), x_NI.shape[1], columns), *out.buffers())
+    return out
+
+
+def exact_norm(
+    x_NI: NDArray[np.float32], gain_I: NDArray[np.float32], eps: float
+) -> NDArray[np.float64]:
+    x = x_NI.astype(np.float64)
+    scale_N1 = 1 / np.sqrt((x**2).mean(-1, keepdims=True) + np.float32(eps))
+    result: NDArray[np.float64] = x * scale_N1 * gain_I
+    return result
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("spread", [1e-4, 1.0, 3e4])
+def test_norm_agrees_with_the_formula(unit: Unit, columns: int, spread: float) -> None:
+    x_NI = random_rows(4, columns + 3, spread=spread)  # NaN behind the row would be seen
+    x_NI[:, columns:] = np.nan
+    gain_I = random_rows(1, columns, seed=1)[0]
+    exact = exact_norm(x_NI[:, :columns], gain_I, 1e-5)
+    np.testing.assert_allclose(norm(unit, x_NI, gain_I, 1e-5, columns), exact, rtol=5e-7)
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_a_quantised_norm_is_the_norm_quantised(unit: Unit, columns: int) -> None:
+    x_NI, gain_I = random_rows(3, columns), random_rows(1, columns, seed=1)[0]
+    y_NI = norm(unit, x_NI, gain_I, 1e-6, columns)
+    assert_same(norm_quantized(unit, x_NI, gain_I, 1e-6, columns), quantize(unit, y_NI, columns))
+
+
+@given(rows=st.integers(1, 5), columns=st.integers(1, 140), seed=st.integers(0, 99))
+def test_quantising_rounds_to_the_nearest_of_255_steps(
+    unit: Unit, rows: int, columns: int, seed: int
+) -> None:
+    x_NI = random_rows(rows, columns + 2, seed, spread=10.0 ** (seed % 9 - 4))
+    x_NI[:, columns:] = np.nan
+    out = quantize(unit, x_NI, columns)
+    blocks = -(-columns // BLOCK)
+    padded = np.zeros((rows, blocks * BLOCK), np.float32)
+    padded[:, :columns] = x_NI[:, :columns]
+    x_NBK = padded.reshape(rows, blocks, BLOCK)
+    scales_NB = np.abs(x_NBK).max(-1) * np.float32(1 / 127)
+    inverse_NB = np.divide(1, scales_NB, out=np.zeros_like(scales_NB), where=scales_NB > 0)
+    values_NBK = np.clip(np.rint(x_NBK * inverse_NB[..., None]), -127, 127)
+    sums_NB = values_NBK.sum(-1)
+    np.testing.assert_array_equal(out.values_NI, values_NBK.reshape(rows, -1))
+    np.testing.assert_array_equal(out.scales_NB, scales_NB)
+    np.testing.assert_array_equal(out.sums_NB, sums_NB)
+    np.testing.assert_array_equal(out.scaled_sums_NB, scales_NB * sums_NB.astype(np.float32))
+
+
+def test_quantised_numbers_are_off_by_half_a_step_at_most(unit: Unit) -> None:
+    x_NI = random_rows(20, 96)
+    out = quantize(unit, x_NI, 96)
+    meant_NI = out.values_NI * np.repeat(out.scales_NB, BLOCK, axis=1)
+    steps_NI = np.abs(meant_NI - x_NI) / np.repeat(out.scales_NB, BLOCK, axis=1)
+    assert steps_NI.max() < 0.50001
+
+
+def test_a_block_of_zeros_stays_zero(unit: Unit) -> None:
+    x_NI = random_rows(2, 96)
+    x_NI[1, 32:64] = 0
+    out = quantize(unit, x_NI, 96)
+    assert not out.values_NI[1, 32:64].any()
+    assert [array[1, 1] for array in out.buffers()[1:]] == [0, 0, 0]
+    gain_I = np.ones(96, np.float32)
+    assert not norm(unit, np.zeros((1, 96), np.float32), gain_I, 1e-5, 96).any()
+
+
+def test_only_the_rows_asked_for_are_quantised(unit: Unit) -> None:
+    x_NI, out, whole = random_rows(5, 64), Quantized.empty(5, 64), Quantized.empty(5, 64)
+    untouched = Quantized.empty(5, 64)
+    unit.call("quantize", x_NI, sizes(0, 5, 64, 64), *whole.buffers())
+    unit.call("quantize", x_NI, sizes(2, 4, 64, 64), *out.buffers())
+    for ours, all_of_it, none in zip(
+        out.buffers(), whole.buffers(), untouched.buffers(), strict=True
+    ):
+        np.testing.assert_array_equal(ours[2:4], all_of_it[2:4])
+        np.testing.assert_array_equal(ours[[0, 1, 4]], none[[0, 1, 4]])
+
+
+def test_a_row_has_the_same_bits_alone_and_among_others(unit: Unit) -> None:
+    x_NI, gain_I = random_rows(9, 200), random_rows(1, 200, seed=1)[0]
+    together = norm(unit, x_NI, gain_I, 1e-5, 200)
+    quantised = norm_quantized(unit, x_NI, gain_I, 1e-5, 200)
+    for row in range(9):
+        alone_NI = x_NI[row : row + 1].copy()
+        np.testing.assert_array_equal(norm(unit, alone_NI, gain_I, 1e-5, 200)[0], together[row])
+        alone = norm_quantized(unit, alone_NI, gain_I, 1e-5, 200)
+        for one, many in zip(alone.buffers(), quantised.buffers(), strict=True):
+            np.testing.assert_array_equal(one[0], many[row])
+
+
+def embed(
+    unit: Unit, weight_format: int, packed: NDArray[np.uint8], shape: tuple[int, int]
+) -> NDArray[np.float32]:
+    """All rows of the table, the last first, twice."""
+    rows, columns = shape
+    token_ids = np.tile(np.arange(rows, dtype=np.int32)[::-1], 2)
+    y_NI = np.full((len(token_ids), columns + 3), SENTINEL, np.float32)
+    table = sizes(weight_format, rows, columns, len(token_ids), y_NI.shape[1])
+    unit.call("embed", packed, table, token_ids, y_NI)
+    assert (y_NI[:, columns:] == SENTINEL).all()
+    np.testing.assert_array_equal(y_NI[:rows], y_NI[rows:])
+    return y_NI[:rows][::-1, :columns].copy()
+
+
+def pad(array: NDArray[np.generic], axis: int, to: int) -> NDArray[np.generic]:
+    missing = [(0, 0)] * array.ndim
+    missing[axis] = (0, -array.shape[axis] % to)
+    return np.pad(array, missing)
+
+
+def packed_dense(values_OI: NDArray[np.generic]) -> NDArray[np.uint8]:
+    padded_OI = pad(values_OI, 0, TILE)
+    tiles = padded_OI.reshape(-1, TILE, padded_OI.shape[1]).transpose(0, 2, 1)
+    return np.ascontiguousarray(tiles).view(np.uint8).reshape(-1)
+
+
+def packed_blocks(
+    halves_OBX: NDArray[np.float16], q_OBK: NDArray[np.int8], weight_format: int
+) -> NDArray[np.uint8]:
+    """The tiles of formats.h; `halves_OBX`: scale, and minimum where there is one."""
+    halves_OBX, q_OBK = pad(halves_OBX, 0, TILE), pad(q_OBK, 0, TILE)
+    blocks = q_OBK.shape[1]
+    head = halves_OBX.reshape(-1, TILE, blocks, halves_OBX.shape[2]).transpose(0, 2, 3, 1)
+    quads = q_OBK.view(np.uint8).reshape(-1, TILE, blocks, 8, 4).transpose(0, 2, 3, 1, 4)
+    if weight_format != Q8_0:
+        quads = quads[:, :, 0::2] | quads[:, :, 1::2] << 4
+    tiles = (len(q_OBK) // TILE, blocks, -1)
+    head_bytes = np.ascontiguousarray(head).view(np.uint8).reshape(tiles)
+    return np.concatenate([head_bytes, quads.reshape(tiles)], axis=2).reshape(-1)
+
+
+def gguf_blocks(
+    halves_OBX: NDArray[np.float16], q_OBK: NDArray[np.int8], weight_format: int
+) -> NDArray[np.uint8]:
+    """The same numbers as a GGUF keeps them."""
+    payload = q_OBK.view(np.uint8)
+    if weight_format != Q8_0:
+        payload = payload[..., :16] | payload[..., 16:] << 4
+    blocks = np.concatenate([halves_OBX.view(np.uint8), payload], axis=2)
+    return blocks.reshape(len(q_OBK), -1)
+
+
+@pytest.mark.parametrize("weight_format", KINDS)
+@pytest.mark.parametrize(("rows", "blocks"), [(1, 1), (16, 2), (37, 5)])
+def test_embeddings_of_quantised_tables_have_the_bits_that_gguf_computes(
+    unit: Unit, weight_format: int, rows: int, blocks: int
+) -> None:
+    random = np.random.default_rng(weight_format)
+    low, high = (-128, 128) if weight_format == Q8_0 else (0, 16)
+    q_OBK = random.integers(low, high, (rows, blocks, BLOCK)).astype(np.int8)
+    # Subnormal halves, too.
+    exponents = random.uniform(-7, 2, (rows, blocks, 2 if weight_format == Q4_1 else 1))
+    signs = random.choice([-1.0, 1.0], exponents.shape)
+    halves_OBX = (signs * 10**exponents).astype(np.float16)
+    exact_OI = dequantize(gguf_blocks(halves_OBX, q_OBK, weight_format), KINDS[weight_format])
+    packed = packed_blocks(halves_OBX, q_OBK, weight_format)
+    embedded_OI = embed(unit, weight_format, packed, (rows, blocks * BLOCK))
+    np.testing.assert_array_equal(embedded_OI, exact_OI)
+
+
+@pytest.mark.parametrize("columns", [1, 30, 33, 40])
+def test_a_quantised_table_may_end_within_a_block(unit: Unit, columns: int) -> None:
+    random = np.random.default_rng(0)
+    blocks = -(-columns // BLOCK)
+    q_OBK = random.integers(-127, 128, (20, blocks, BLOCK)).astype(np.int8)
+    scales_OB1 = random.uniform(0.01, 1, (20, blocks, 1)).astype(np.float16)
+    exact_OI = (scales_OB1.astype(np.float32) * q_OBK).reshape(20, -1)[:, :columns]
+    packed = packed_blocks(scales_OB1, q_OBK, Q8_0)
+    np.testing.assert_array_equal(embed(unit, Q8_0, packed, (20, columns)), exact_OI)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (16, 16), (21, 37), (35, 100)])
+@pytest.mark.parametrize("weight_format", [FP32, BF16, FP16])
+def test_embeddings_of_dense_tables_are_exact(
+    unit: Unit, weight_format: int, rows: int, columns: int
+) -> None:
+    values_OI = random_rows(rows, columns, seed=2)
+    stored_OI: NDArray[np.generic] = values_OI
+    if weight_format == FP16:
+        stored_OI = values_OI.astype(np.float16)
+        values_OI = stored_OI.astype(np.float32)
+    elif weight_format == BF16:
+        stored_OI = (values_OI.view(np.uint32) >> 16).astype(np.uint16)
+        values_OI = (stored_OI.astype(np.uint32) << 16).view(np.float32)
+    embedded_OI = embed(unit, weight_format, packed_dense(stored_OI), (rows, columns))
+    np.testing.assert_array_equal(embedded_OI, values_OI)
