@@ -3,49 +3,28 @@
 Letters: T tokens of a step, H query heads, K KV heads, G = H / K, D head dim, S slots of a block.
 """
 
-import ctypes
 import dataclasses
 import enum
 import functools
 import itertools
-import shutil
-import subprocess
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-import netgain
+from tests.ops.native_build import INSTRUCTION_SETS, Unit, built_unit
 
 Floats = npt.NDArray[np.float32]
-Bytes = npt.NDArray[np.uint8]
 
-SOURCES: Final = Path(netgain.__file__).parent / "ops" / "cpu" / "native"
-DRIVER: Final = Path(__file__).parent / "attention_driver.cpp"
-COMPILER: Final = shutil.which("g++") or shutil.which("clang++")
-FLAGS: Final = (
-    "-O2",  # compiles in half the time of -O3
-    "-std=c++17",
-    "-fPIC",
-    "-shared",
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-fvisibility=hidden",
-)
-CPU_FLAGS: Final = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-SETS: Final = {
-    "plain": (),
-    "avx2": ("avx2", "fma", "f16c"),
-    "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma", "f16c", "avx2"),
-}
-SPLIT: Final = 256  # kContextSplit
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+@pytest.fixture(scope="module", params=INSTRUCTION_SETS, ids=lambda isa: isa.name)
+def unit(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Unit]:
+    with built_unit("attention_unit", request.param, tmp_path_factory.mktemp("native")) as made:
+        yield made
 
 
 class Format(enum.IntEnum):
@@ -59,86 +38,6 @@ class Format(enum.IntEnum):
     @property
     def element_bytes(self) -> int:
         return {Format.FP32: 4, Format.INT8: 1}.get(self, 2)
-
-
-class QuantizedRows(ctypes.Structure):
-    _fields_ = (
-        ("values", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("sums", ctypes.c_void_p),
-        ("scaled_sums", ctypes.c_void_p),
-        ("blocks", ctypes.c_int64),
-    )
-
-
-class Layout(ctypes.Structure):
-    _fields_ = (
-        ("format", ctypes.c_int32),
-        ("layers", ctypes.c_int64),
-        ("kv_heads", ctypes.c_int64),
-        ("head_dim", ctypes.c_int64),
-        ("block_tokens", ctypes.c_int64),
-    )
-
-
-class View(ctypes.Structure):
-    _fields_ = (
-        ("slices", ctypes.c_int64),
-        ("query_starts", ctypes.c_void_p),
-        ("context_lens", ctypes.c_void_p),
-        ("tables", ctypes.c_void_p),
-        ("table_stride", ctypes.c_int64),
-        ("positions", ctypes.c_void_p),
-        ("slice_of", ctypes.c_void_p),
-        ("records", ctypes.c_void_p),
-    )
-
-
-class Arguments(ctypes.Structure):
-    _fields_ = (
-        ("step", View),
-        ("layout", Layout),
-        ("layer", ctypes.c_int64),
-        ("heads", ctypes.c_int64),
-        ("window", ctypes.c_int64),
-        ("scale", ctypes.c_float),
-        ("qkv", ctypes.c_void_p),
-        ("qkv_stride", ctypes.c_int64),
-        ("cosines", ctypes.c_void_p),
-        ("sines", ctypes.c_void_p),
-        ("y", ctypes.c_void_p),
-        ("y_stride", ctypes.c_int64),
-        ("out", QuantizedRows),
-        ("partials", ctypes.c_void_p),
-    )
-
-
-@pytest.fixture(scope="session", params=SETS)
-def library(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> ctypes.CDLL:
-    """The driver compiled for one instruction set that this processor has."""
-    name = request.param
-    needed = SETS[name]
-    if not set(needed) <= set(CPU_FLAGS.split()):
-        pytest.skip(f"this processor lacks {name}")
-    assert COMPILER is not None
-    path = tmp_path_factory.mktemp("attention") / f"{name}.so"
-    machine = [f"-m{flag}" for flag in needed]
-    sources = [str(DRIVER), str(SOURCES / "attention_plan.cpp")]
-    subprocess.run(
-        [COMPILER, *FLAGS, "-w", *machine, f"-I{SOURCES}", *sources, "-o", str(path)], check=True
-    )
-    found = ctypes.CDLL(str(path))
-    found.run_step.restype = ctypes.c_int64
-    found.run_step.argtypes = (
-        ctypes.POINTER(Arguments),
-        ctypes.c_int64,
-        ctypes.c_int,
-        ctypes.c_int64,
-        ctypes.c_int,
-    )
-    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,8 +94,8 @@ LAYERS, LAYER = 2, 1
 class Cache:
     """Requests whose keys and values live in scattered blocks of one KV group."""
 
-    def __init__(self, library: ctypes.CDLL, shape: Shape, lengths: Sequence[int]) -> None:
-        self.library, self.shape, self.lengths = library, shape, lengths
+    def __init__(self, unit: Unit, shape: Shape, lengths: Sequence[int]) -> None:
+        self.unit, self.shape, self.lengths = unit, shape, lengths
         self.done = [0] * len(lengths)
         needed = [-(-length // shape.block_tokens) for length in lengths]
         self.most = max(needed)
@@ -207,7 +106,7 @@ class Cache:
         record = LAYERS * 2 * shape.kv_heads * shape.head_bytes
         # What no token has written yet must not matter: all bits set is not-a-number in every
         # float format.
-        self.records: Bytes = np.full((sum(needed), record), 255, np.uint8)
+        self.records = np.full((sum(needed), record), 255, np.uint8)
 
     def step(
         self,
@@ -234,7 +133,7 @@ class Cache:
         backwards: bool,
         quantized: bool,
     ) -> list[tuple[Floats, Floats]]:
-        shape, keep = self.shape, []
+        shape = self.shape
         width = shape.heads * shape.dim
         counts = [count for _, count in slices]
         tokens = sum(counts)
@@ -254,49 +153,31 @@ class Cache:
         )
         cosines, sines = angles(positions, shape.dim)
         y = np.full((tokens, width), np.nan, np.float32)
-        blocks = width // 32
-        values = np.zeros((tokens, blocks, 32), np.int8)
-        scales, scaled_sums = (np.full((tokens, blocks), np.nan, np.float32) for _ in range(2))
-        sums = np.zeros((tokens, blocks), np.int32)
-
-        def pointer(array: npt.NDArray[np.generic]) -> int:
-            keep.append(array)
-            return array.ctypes.data
-
-        arguments = Arguments(
-            View(
-                len(slices),
-                pointer(starts),
-                pointer(ends),
-                pointer(tables),
-                self.most,
-                pointer(positions),
-                pointer(slice_of),
-                pointer(self.records),
-            ),
-            Layout(shape.format, LAYERS, shape.kv_heads, shape.dim, shape.block_tokens),
-            LAYER,
-            shape.heads,
-            shape.window,
-            shape.dim**-0.5,
-            pointer(qkv),
-            qkv.shape[1],
-            pointer(cosines),
-            pointer(sines),
-            None if quantized else pointer(y),
-            width,
-            QuantizedRows(
-                pointer(values), pointer(scales), pointer(sums), pointer(scaled_sums), blocks
-            ),
-            None,
+        groups, blocks = -(-tokens // 16), width // 32
+        values = np.zeros((groups, blocks, 16, 32), np.int8)
+        scales, scaled_sums = (np.full((groups, blocks, 16), np.nan, np.float32) for _ in "ab")
+        sums = np.zeros((groups, blocks, 16), np.int32)
+        merges = np.zeros(1, np.int64)
+        sizes = [
+            *(len(slices), self.most, shape.format, LAYERS, shape.kv_heads, shape.dim),
+            *(shape.block_tokens, LAYER, shape.heads, shape.window),
+            *(tokens, threads, batch, backwards, quantized),
+        ]
+        self.unit.call(
+            "run_step",
+            *(np.array(sizes, np.int64), np.array([shape.dim**-0.5], np.float32)),
+            *(starts, ends, tables, positions, slice_of, self.records, qkv, cosines, sines, y),
+            *(values, scales, sums, scaled_sums, merges),
         )
-        self.merges = self.library.run_step(arguments, tokens, threads, batch, backwards)
+        self.merges = int(merges[0])
         for request, count in slices:
             self.done[request] += count
         if quantized:
             assert (sums == values.sum(-1)).all()
-            y = (values * scales[:, :, None]).reshape(tokens, width)
-        return [(y[a:b], scaled_sums[a:b]) for a, b in itertools.pairwise(starts)]
+            rows = (values * scales[..., None]).transpose(0, 2, 1, 3)
+            y = rows.reshape(groups * 16, width)[:tokens]
+        block_sums = scaled_sums.transpose(0, 2, 1).reshape(groups * 16, blocks)
+        return [(y[a:b], block_sums[a:b]) for a, b in itertools.pairwise(starts)]
 
     def stored(self, request: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Keys and values of a request as the records hold them: [tokens, K, D] each."""
@@ -369,7 +250,7 @@ shapes = st.builds(
     seed=st.integers(0, 3),
 )
 ragged = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
@@ -378,11 +259,9 @@ ragged = settings(
 
 @ragged
 @given(shape=shapes, chunks=st.lists(st.integers(1, 150), min_size=1, max_size=5))
-def test_ragged_steps_agree_with_float64(
-    library: ctypes.CDLL, shape: Shape, chunks: list[int]
-) -> None:
+def test_ragged_steps_agree_with_float64(unit: Unit, shape: Shape, chunks: list[int]) -> None:
     lengths = [sum(chunks), 3 * len(chunks)]
-    cache = Cache(library, shape, lengths)
+    cache = Cache(unit, shape, lengths)
     steps = [cache.step([(1, 3), (0, chunk)], threads=2) for chunk in chunks]
     for request in range(2):
         close(np.concatenate([step[1 - request] for step in steps]), cache.expected(request))
@@ -391,9 +270,9 @@ def test_ragged_steps_agree_with_float64(
 @pytest.mark.parametrize("window", [0, 300])
 @pytest.mark.parametrize("kind", Format)
 def test_decoding_over_many_splits_agrees_with_float64(
-    library: ctypes.CDLL, kind: Format, window: int
+    unit: Unit, kind: Format, window: int
 ) -> None:
-    cache = Cache(library, Shape(format=kind, window=window), [1100])
+    cache = Cache(unit, Shape(format=kind, window=window), [1100])
     cache.step([(0, 1090)])
     found = [cache.step([(0, 1)], threads=4)[0] for _ in range(10)]
     assert cache.merges > 0
@@ -403,15 +282,15 @@ def test_decoding_over_many_splits_agrees_with_float64(
 @ragged
 @given(data=st.data(), shape=shapes)
 def test_a_tokens_bits_do_not_depend_on_how_its_request_was_cut_or_batched(
-    library: ctypes.CDLL, data: st.DataObject, shape: Shape
+    unit: Unit, data: st.DataObject, shape: Shape
 ) -> None:
     length = data.draw(st.sampled_from([5, 40, 255, 257, 520, 700]), "length")
-    whole = Cache(library, shape, [length])
+    whole = Cache(unit, shape, [length])
     wanted = whole.step([(0, length)])[0]
 
     other_size = data.draw(st.sampled_from([1, 16, 32, 33, 1024]), "other block size")
     other = dataclasses.replace(shape, block_tokens=other_size)
-    cache = Cache(library, other, [length, 2000])
+    cache = Cache(unit, other, [length, 2000])
     found: list[Floats] = []
     while cache.done[0] < length:
         left = length - cache.done[0]
@@ -433,28 +312,29 @@ def test_a_tokens_bits_do_not_depend_on_how_its_request_was_cut_or_batched(
 @pytest.mark.parametrize("window", [0, 257])
 @pytest.mark.parametrize("kind", Format)
 def test_decode_rows_and_chunk_rows_have_the_same_bits_over_many_splits(
-    library: ctypes.CDLL, kind: Format, window: int
+    unit: Unit, kind: Format, window: int
 ) -> None:
     shape = Shape(format=kind, window=window)
-    chunk = Cache(library, shape, [1300])
-    wanted = np.concatenate([chunk.step([(0, 1100)])[0], chunk.step([(0, 200)])[0]])
-    rows = Cache(library, shape, [1300])
-    rows.step([(0, 1100)])
-    for position in range(1100, 1300):
-        threads = 1 + position % 5
-        found = rows.step([(0, 1)], threads=threads)[0]
-        assert found.tobytes() == wanted[position : position + 1].tobytes()
-    pieces = Cache(library, dataclasses.replace(shape, block_tokens=24), [1300])
-    pieces.step([(0, 1100)])
-    for position in range(1100, 1300, 5):  # too few rows to occupy 8 threads: cut along the context
-        found = pieces.step([(0, 5)], threads=8)[0]
-        assert window or pieces.merges
-        assert found.tobytes() == wanted[position : position + 5].tobytes()
+    chunk = Cache(unit, shape, [1200])
+    wanted = np.concatenate([chunk.step([(0, 1100)])[0], chunk.step([(0, 100)])[0]])
+    rows, pieces = shape, dataclasses.replace(shape, block_tokens=24)
+    for shape, counts, threads in ((rows, (1, 9), (1, 2, 3, 4, 5)), (pieces, (5,), (8,))):
+        cache, cycle = Cache(unit, shape, [1200]), itertools.cycle(threads)
+        cache.step([(0, 1100)])
+        merges = 0
+        for count in itertools.cycle(counts):
+            position = cache.done[0]
+            if position == 1200:
+                break
+            found = cache.step([(0, count)], threads=next(cycle))[0]
+            assert found.tobytes() == wanted[position : position + count].tobytes()
+            merges += cache.merges
+        assert merges  # some rows' contexts were cut into several tasks
 
 
 @pytest.mark.parametrize("kind", Format)
-def test_records_hold_rotated_keys_and_values(library: ctypes.CDLL, kind: Format) -> None:
-    cache = Cache(library, Shape(format=kind, dim=36, block_tokens=10), [57])
+def test_records_hold_rotated_keys_and_values(unit: Unit, kind: Format) -> None:
+    cache = Cache(unit, Shape(format=kind, dim=36, block_tokens=10), [57])
     cache.step([(0, 33)])
     cache.step([(0, 24)])
     keys, values = cache.stored(0)
@@ -469,18 +349,16 @@ def test_records_hold_rotated_keys_and_values(library: ctypes.CDLL, kind: Format
         assert (error <= tolerance[kind] * 1.001 * scale + 1e-6).all()
 
 
-def test_values_beyond_float16_are_stored_as_its_largest(library: ctypes.CDLL) -> None:
-    cache = Cache(library, Shape(amplitude=1e7), [1])
+def test_values_beyond_float16_are_stored_as_its_largest(unit: Unit) -> None:
+    cache = Cache(unit, Shape(amplitude=1e7), [1])
     found = np.abs(cache.step([(0, 1)])[0])
     assert found.max() == 65504
     assert (found > 0).all()
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_quantised_results_are_the_float_results_in_int8(
-    library: ctypes.CDLL, threads: int
-) -> None:
-    plain, quantized = (Cache(library, Shape(), [700]) for _ in range(2))
+def test_quantised_results_are_the_float_results_in_int8(unit: Unit, threads: int) -> None:
+    plain, quantized = (Cache(unit, Shape(), [700]) for _ in range(2))
     for count in (600, 1, 1, 7):
         wanted = plain.step([(0, count)], threads=threads)[0]
         found, scaled_sums = quantized.quantized_step([(0, count)], threads=threads)[0]
@@ -493,9 +371,9 @@ def test_quantised_results_are_the_float_results_in_int8(
 
 
 def test_a_long_decode_is_divided_evenly_and_a_single_thread_merges_nothing(
-    library: ctypes.CDLL,
+    unit: Unit,
 ) -> None:
-    cache = Cache(library, Shape(), [2100])
+    cache = Cache(unit, Shape(), [2100])
     cache.step([(0, 2000)])
     cache.step([(0, 1)], threads=1)
     assert cache.merges == 0

@@ -521,15 +521,15 @@ inline void tile_values(int64_t lines, const Pointers& pointers, const uint8_t* 
 // 2 ** x for x <= 0, within 1.6e-7 of it and exactly 1 for 0; below -125 as at -125. Keeps NaN.
 inline F power_of_two_below(F x) {
   x = max(set1(-125.0f), x);
-  const F shifted = add(x, set1(12582912.0f));  // 1.5 * 2 ** 23: the sum is rounded to a whole number
-  const F r = sub(x, sub(shifted, set1(12582912.0f)));
+  const F counted = add(x, set1(kCounter));
+  const F r = sub(x, sub(counted, set1(kCounter)));
   F p = set1(1.326472731307149e-3f);  // fitted to 2 ** r in [-1/2, 1/2] for the least relative error
   p = fma(p, r, set1(9.671512991189957e-3f));
   p = fma(p, r, set1(5.550733581185341e-2f));
   p = fma(p, r, set1(2.4022242426872253e-1f));
   p = fma(p, r, set1(6.931470036506653e-1f));
   p = fma(p, r, set1(1.0f));
-  return add_exponent(p, shifted);
+  return scale_by_counted(p, counted);
 }
 
 // Scores of a line become weights: 2 ** (score - maximum), 0 where the line sees nothing, for all

@@ -134,10 +134,6 @@ inline F keep(F x, int64_t begin, int64_t end, F other) {
   __m256i inside = _mm256_andnot_si256(before, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(end)), lane));
   return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(inside));
 }
-inline F add_exponent(F x, F shifted) {
-  return _mm256_castsi256_ps(
-      _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
-}
 
 }  // namespace
 }  // namespace netgain

@@ -120,11 +120,6 @@ inline F keep(F x, int64_t begin, int64_t end, F other) {
                      _mm512_cmplt_epi32_mask(lane, _mm512_set1_epi32(static_cast<int32_t>(end)));
   return _mm512_mask_blend_ps(inside, other, x);
 }
-// x * 2 ** n, n being what was added to 1.5 * 2 ** 23 to give `shifted`; both x and the result are normal.
-inline F add_exponent(F x, F shifted) {
-  return _mm512_castsi512_ps(
-      _mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
-}
 
 }  // namespace
 }  // namespace netgain

@@ -226,14 +226,6 @@ inline F keep(F x, int64_t begin, int64_t end, F other) {
   for (int i = 0; i < kLanes; ++i) lanes[i] = i >= begin && i < end ? lanes[i] : others[i];
   return load(lanes);
 }
-inline F add_exponent(F x, F shifted) {
-  Words bits, power;
-  std::memcpy(&bits, &x, sizeof bits);
-  std::memcpy(&power, &shifted, sizeof power);
-  bits += power << 23;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
-}
 
 }  // namespace
 }  // namespace netgain
