@@ -101,7 +101,8 @@ def test_without_a_compiler_the_wheel_is_pure_and_the_reason_is_one_sentence(
     site = unpacked(wheel)
     assert not (site / FOLDER / LIBRARY_NAME).exists()
     assert loaded(site) == (
-        f"when netgain was installed, no C++ compiler was found; install g++ and run: {BUILD_COMMAND}"
+        "when netgain was installed, no C++ compiler was found; install g++ and run: "
+        f"{BUILD_COMMAND}"
     )
 
 
