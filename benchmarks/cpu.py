@@ -77,7 +77,7 @@ def main() -> None:
     with LLM(max_model_len=1024, step_time_target_s=60.0) as llm:
         weights = llm.info.weight_bytes
         bandwidth, flops = bandwidth_bytes_s(), matmul_flop_s()
-        prefill_bound = flops / (2 * weights / 4)
+        prefill_bound = flops / (2 * llm.info.parameters)
         runs = [
             [prefill_tok_s(llm, r), *(decode_tok_s(llm, b, r) for b in _BATCHES)]
             for r in range(arguments.rounds)

@@ -10,12 +10,12 @@ from netgain.models.checkpoint import open_checkpoint
 from netgain.models.loading import load_model
 from netgain.ops.backend import Backend
 from netgain.ops.choices import BackendName, KVFormat, Numerics, WeightFormat
-from netgain.ops.selection import make_backend
+from netgain.ops.selection import make_backend, native_is_there
 
 
 def backends() -> tuple[BackendName, ...]:
     """For `pytest.mark.parametrize`, and for fixtures' `params`."""
-    return (BackendName.TORCH,)
+    return (BackendName.TORCH, *([BackendName.NATIVE] if native_is_there() else []))
 
 
 def backend(
@@ -36,6 +36,12 @@ class LoadedModel:
     backend: Backend
 
 
-def load(path: Path, name: BackendName = BackendName.TORCH) -> LoadedModel:
-    made = backend(name)
+def load(
+    path: Path,
+    name: BackendName = BackendName.TORCH,
+    weights: WeightFormat = WeightFormat.FP32,
+    kv_format: KVFormat = KVFormat.FP32,
+) -> LoadedModel:
+    """In float32 unless told otherwise: what an oracle can be compared with."""
+    made = backend(name, weights, kv_format)
     return LoadedModel(load_model(open_checkpoint(path), made)[0], made)

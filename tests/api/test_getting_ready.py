@@ -19,7 +19,7 @@ pytestmark = pytest.mark.model
 LIMIT_S: Final = 6.0
 QUIET_CORES: Final = 0.1
 """A machine is quiet when everybody else together takes less than this many cores."""
-PARTS: Final = ("import", "open", "read", "convert", "allocate", "warm up")
+PARTS: Final = ("import", "backend", "open", "read", "convert", "allocate", "warm up")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ def test_run_with_json_prints_everything_about_the_answer(default_gguf: Path) ->
     assert answer["finish_reason"] == "length"
     assert answer["usage"]["completion_tokens"] == len(answer["token_ids"]) == 16
     assert [part["name"] for part in answer["engine"]["load"]] == [
+        "backend",
         "open",
         "read",
         "convert",

@@ -266,6 +266,17 @@ def test_a_pool_too_small_is_refused_with_the_shortfall_and_advice_that_works(
         assert llm.info.max_model_len == longest
 
 
+def test_the_engine_says_what_auto_became(llm: LLM) -> None:
+    info = llm.info
+    assert (info.backend, info.weights, info.kv_dtype, info.numerics) == (
+        "torch",
+        "fp32",
+        "fp32",
+        "fast",
+    )
+    assert info.weight_bytes == 4 * info.parameters
+
+
 def test_a_context_beyond_the_models_is_refused(default_gguf: Path) -> None:
     with pytest.raises(ConfigurationError, match="8192"):
         LLM(str(default_gguf), max_model_len=8193)

@@ -10,9 +10,9 @@ import platform
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -37,13 +37,13 @@ class Unit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InstructionSet:
-    """`vector`: the header of its vectors; `needs`: what the processor must have."""
+    """Headers of its vectors and dot products; `needs`: what the processor must have."""
 
     name: str
     vector: str
+    dot: str
     flags: tuple[str, ...]
     needs: frozenset[str] = frozenset()
-    defines: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def emulated(self) -> bool:
@@ -57,18 +57,23 @@ def _flags(name: str) -> tuple[str, ...]:
 
 # One for each header of vectors; what a set adds to another's vectors is not told apart here.
 INSTRUCTION_SETS: Final = (
-    InstructionSet("plain", "vector_plain.h", _flags("plain")),
+    InstructionSet("plain", "vector_plain.h", "dot_plain.h", _flags("plain")),
     InstructionSet(
-        "avx2", "vector_avx2.h", _flags("avx2"), frozenset({"avx2", "fma", "f16c"})
+        "avx2", "vector_avx2.h", "dot_avx2.h", _flags("avx2"), frozenset({"avx2", "fma", "f16c"})
     ),
     InstructionSet(
         "avx512_vnni",
         "vector_avx512.h",
+        "dot_avx512_vnni.h",
         _flags("avx512_vnni"),
         frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}),
     ),
     InstructionSet(
-        "neon", "vector_neon.h", ("-march=armv8.2-a+dotprod+fp16",), frozenset({"asimddp"})
+        "neon",
+        "vector_neon.h",
+        "dot_neon.h",
+        ("-march=armv8.2-a+dotprod+fp16",),
+        frozenset({"asimddp"}),
     ),
 )
 
@@ -87,10 +92,9 @@ def built_unit(source: str, isa: InstructionSet, folder: Path) -> Iterator[Unit]
         compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
         if compiler is None:
             pytest.skip("no C++ compiler")
-    defines = {"NETGAIN_VECTOR": f'"{isa.vector}"', **isa.defines}
     command = [
         *(compiler, *COMMON_FLAGS, *isa.flags),
-        *(f"-D{name}={value}" for name, value in defines.items()),
+        *(f'-DNETGAIN_VECTOR="{isa.vector}"', f'-DNETGAIN_DOT="{isa.dot}"'),
         *(f"-I{SOURCES}", f"-I{UNITS}", str(UNITS / f"{source}.cpp")),
     ]
     target = folder / f"{source}_{isa.name}"

@@ -29,7 +29,7 @@ SOURCES: Final = Path(netgain.__file__).parent / "ops" / "cpu" / "native"
 DRIVER: Final = Path(__file__).parent / "attention_driver.cpp"
 COMPILER: Final = shutil.which("g++") or shutil.which("clang++")
 FLAGS: Final = (
-    "-O3",
+    "-O2",  # compiles in half the time of -O3
     "-std=c++17",
     "-fPIC",
     "-shared",

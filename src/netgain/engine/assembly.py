@@ -75,6 +75,8 @@ def build_engine(
         settings.model.weights,
         settings.kv.dtype,
         settings.model.numerics,
+        # With fewer threads than cores, another engine may have taken the same ones.
+        pinned=threads == cores,
     )
     traits = backend.traits
     done("backend", time.perf_counter() - began)
@@ -134,7 +136,7 @@ def build_engine(
         kv,
         estimator,
         clock,
-        fingerprint=_kv_fingerprint(checkpoint, traits),
+        fingerprint=kv_fingerprint(checkpoint, traits),
         max_model_len=plan.max_model_len,
         eos_ids=end_token_ids(checkpoint),
         draw_seed=lambda: secrets.randbits(63),
@@ -161,7 +163,7 @@ def build_engine(
     return Engine(core, executor, clock, checkpoint, info)
 
 
-def _kv_fingerprint(checkpoint: Checkpoint, traits: BackendTraits) -> str:
+def kv_fingerprint(checkpoint: Checkpoint, traits: BackendTraits) -> str:
     """Equal for two engines only if their KV is interchangeable."""
     computed = (traits.name, traits.weights, traits.numerics)
     kept = (traits.kv_dtype, traits.kv_layout)

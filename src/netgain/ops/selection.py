@@ -1,10 +1,14 @@
 """From a user's choices to a backend. Only the one chosen is imported."""
 
+import logging
 import os
+from typing import Final
 
 from netgain.errors import ConfigurationError
 from netgain.ops.backend import Backend
 from netgain.ops.choices import BackendName, KVFormat, Numerics, WeightFormat
+
+_log: Final = logging.getLogger(__name__)
 
 
 def make_backend(
@@ -13,19 +17,34 @@ def make_backend(
     weights: WeightFormat = WeightFormat.AUTO,
     kv_format: KVFormat = KVFormat.AUTO,
     numerics: Numerics = Numerics.AUTO,
+    *,
+    pinned: bool = False,
 ) -> Backend:
-    """The backend, ready to take weights in.
+    """The backend, ready to take weights in. `auto` is native where its library is there.
 
-    Raises `ConfigurationError` for what is not there or cannot be combined.
+    With `pinned`, threads keep to a core each, where a backend can do that. Raises
+    `ConfigurationError` for what is not there or cannot be combined.
     """
-    match name:
-        case BackendName.NATIVE:
-            raise ConfigurationError(
-                "--backend native: the kernels are not part of this installation; "
-                "use --backend torch"
-            )
-        case BackendName.AUTO | BackendName.TORCH:
-            return _torch(threads, weights, kv_format, numerics)
+    if name is BackendName.TORCH:
+        return _torch(threads, weights, kv_format, numerics)
+    from netgain.ops.cpu.library import Unavailable, load
+
+    library = load()
+    if isinstance(library, Unavailable):
+        if name is BackendName.NATIVE:
+            raise ConfigurationError(f"--backend native: {library.reason}")
+        _log.warning("slower without native kernels: %s", library.reason)
+        return _torch(threads, weights, kv_format, numerics)
+    from netgain.ops.cpu.backend import NativeBackend
+
+    return NativeBackend(library, threads, weights, kv_format, numerics, pinned=pinned)
+
+
+def native_is_there() -> bool:
+    """Whether `auto` would be native."""
+    from netgain.ops.cpu.library import Unavailable, load
+
+    return not isinstance(load(), Unavailable)
 
 
 def _torch(threads: int, weights: WeightFormat, kv_format: KVFormat, numerics: Numerics) -> Backend:

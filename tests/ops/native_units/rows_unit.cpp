@@ -17,16 +17,17 @@ netgain::QuantizedRows quantized(Buffers buffers, int first, int64_t columns) {
 // x, gain, eps, sizes (rows, x_stride, columns, y_stride), y
 NETGAIN_TEST void norm(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 3);
-  netgain::NormArgs args = {array<float>(buffers, 0), sizes[1], sizes[2], array<float>(buffers, 1),
-                            scalar<float>(buffers, 2), array<float>(buffers, 4), sizes[3], {}};
+  netgain::NormArgs args = {
+      array<float>(buffers, 0), sizes[1], sizes[2], array<float>(buffers, 1), scalar<float>(buffers, 2),
+      array<float>(buffers, 4), sizes[3], {}};
   netgain::rms_norm(args, 0, sizes[0]);
 }
 
 // x, gain, eps, sizes (rows, x_stride, columns), then values, scales, sums, scaled sums
 NETGAIN_TEST void norm_quantized(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 3);
-  netgain::NormArgs args = {array<float>(buffers, 0), sizes[1], sizes[2], array<float>(buffers, 1),
-                            scalar<float>(buffers, 2), nullptr, 0, quantized(buffers, 4, sizes[2])};
+  netgain::NormArgs args = {array<float>(buffers, 0),  sizes[1], sizes[2], array<float>(buffers, 1),
+                            scalar<float>(buffers, 2), nullptr,  0,        quantized(buffers, 4, sizes[2])};
   netgain::rms_norm(args, 0, sizes[0]);
 }
 

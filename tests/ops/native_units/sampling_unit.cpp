@@ -18,10 +18,9 @@ NETGAIN_TEST void argmax(Buffers buffers) {
 // logits [count], count, temperature, top_k, top_p, draws, uniform numbers, scratch, tokens
 NETGAIN_TEST void draw(Buffers buffers) {
   for (int64_t i = 0; i < scalar<int64_t>(buffers, 5); ++i) {
-    array<int32_t>(buffers, 8)[i] =
-        netgain::draw(array<float>(buffers, 0), scalar<int64_t>(buffers, 1), scalar<float>(buffers, 2),
-                      scalar<int32_t>(buffers, 3), scalar<float>(buffers, 4), array<double>(buffers, 6)[i],
-                      array<float>(buffers, 7));
+    array<int32_t>(buffers, 8)[i] = netgain::draw(
+        array<float>(buffers, 0), scalar<int64_t>(buffers, 1), scalar<float>(buffers, 2), scalar<int32_t>(buffers, 3),
+        scalar<float>(buffers, 4), array<double>(buffers, 6)[i], array<float>(buffers, 7));
   }
 }
 

@@ -4,7 +4,7 @@
 // the context is cut at multiples of kContextSplit positions; inside a split a score is summed over
 // the head dim in order (tokens across lanes), exponentials are summed per lane in order of tokens
 // and then across lanes, and values are added in order of tokens (dims across lanes); splits are
-// joined in order by `join`. A masked token has weight 0, which changes no sum, so it may be
+// joined in order by `join`, beginning with nothing. A masked token has weight 0, which changes no sum, so it may be
 // computed or left out.
 //
 // All formats share the same two register-tiled kernels, over elements read from the records or,
@@ -36,6 +36,8 @@ constexpr int kPanel = 64;
 // Floats between lines' scores: not a power of two, or lines would compete for the same cache sets.
 constexpr int64_t kScoreStride = kContextSplit + 16;
 constexpr int kAhead = 4;  // groups of tokens to prefetch
+
+inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static_assert(kPanel % (4 * kLanes) == 0 && kGroup % kLanes == 0, "panels hold whole tiles");
 
@@ -73,20 +75,6 @@ inline void store_elements(uint8_t* p, F x) {
   if constexpr (kFormat == KVFormat::kBf16) store_bf16(p, x);
   if constexpr (kFormat == KVFormat::kFp16) store_fp16(p, max(min(x, set1(65504.0f)), set1(-65504.0f)));
   if constexpr (kFormat == KVFormat::kInt8) store_int8(reinterpret_cast<int8_t*>(p), x);
-}
-
-inline F load_at_most(const float* p, int64_t count) {
-  if (count >= kLanes) return load(p);
-  float lanes[kLanes];
-  for (int i = 0; i < kLanes; ++i) lanes[i] = i < count ? p[i] : 0.0f;
-  return load(lanes);
-}
-
-inline void store_at_most(float* p, F x, int64_t count) {
-  if (count >= kLanes) return store(p, x);
-  float lanes[kLanes];
-  store(lanes, x);
-  for (int i = 0; i < count; ++i) p[i] = lanes[i];
 }
 
 // ---------------------------------------------------------------------------------------------- rotate, store
@@ -247,23 +235,44 @@ __attribute__((noinline)) void values_tile(const float* weights, int64_t begin, 
 
 // ---------------------------------------------------------------------------------------------- a task
 
-// Per thread, carved out of the caller's scratch.
-struct AttentionScratch {
-  float *queries, *scores, *weighted, *joined, *keys, *values, *key_scales, *value_scales;
+// Tokens of one split, counted from its first.
+struct Span {
+  int64_t begin, end;
+  bool empty() const { return begin >= end; }
+  int64_t first_group() const { return begin / kGroup; }
+  int64_t groups() const { return (end + kGroup - 1) / kGroup; }  // behind the last
+  int64_t first_vector() const { return begin / kLanes; }
+  int64_t vectors() const { return (end + kLanes - 1) / kLanes; }
 };
+
+// Lines that share register tiles: `lines` from `line`, of rows `first_row` to `last_row` of a task.
+struct Tile {
+  int64_t line, lines, first_row, last_row;
+  Span span;  // what any of them sees of the split at hand
+};
+
+// Per thread, carved out of the caller's scratch. Maxima are those of scores in units of log 2.
+struct AttentionScratch {
+  float *keys, *values, *key_scales, *value_scales;      // of a split
+  float *queries, *scores;                               // [lines][D], [lines][kScoreStride]
+  float *weighted, *maxima, *sums;                       // of a split: [lines][D up to 16 n], [lines], [lines]
+  float *joined, *joined_maxima, *joined_sums;           // of the splits so far
+  float *before, *after;                                 // [lines], see `Join`
+  Tile* tiles;
+};
+
+// Stands for the maximum of no scores: finite, so that differences are numbers.
+constexpr float kNothing = -3.0e38f;
 
 inline int64_t most_lines(const AttentionArgs& args) {
   const int64_t group = args.heads / args.layout.kv_heads;
-  return group * task_queries(group);
+  return round_up(group * task_queries(group), 16);
 }
-
-// Floats of a line's weighted values, maximum and sum, as in a partial result.
-inline int64_t line_floats(int64_t head_dim) { return round_up(head_dim, 16) + 2; }
 
 inline int64_t attention_scratch_floats(const AttentionArgs& args) {
   const int64_t lines = most_lines(args), dim = round_up(args.layout.head_dim, 16);
-  return 16 + lines * dim + lines * kScoreStride + 2 * round_up(lines * line_floats(dim), 16) +
-         2 * kContextSplit * (dim + 1);
+  return 16 + 2 * kContextSplit * (dim + 1) + lines * (3 * dim + kScoreStride + 6) +
+         lines * static_cast<int64_t>(sizeof(Tile) / sizeof(float));
 }
 
 inline AttentionScratch carve(const AttentionArgs& args, float* scratch) {
@@ -281,8 +290,15 @@ inline AttentionScratch carve(const AttentionArgs& args, float* scratch) {
   out.value_scales = take(kContextSplit);
   out.queries = take(lines * dim);
   out.scores = take(lines * kScoreStride);
-  out.weighted = take(round_up(lines * line_floats(dim), 16));
-  out.joined = take(round_up(lines * line_floats(dim), 16));
+  out.weighted = take(lines * dim);
+  out.joined = take(lines * dim);
+  out.maxima = take(lines);
+  out.sums = take(lines);
+  out.joined_maxima = take(lines);
+  out.joined_sums = take(lines);
+  out.before = take(lines);
+  out.after = take(lines);
+  out.tiles = reinterpret_cast<Tile*>(next);
   return out;
 }
 
@@ -290,14 +306,15 @@ inline AttentionScratch carve(const AttentionArgs& args, float* scratch) {
 struct Work {
   const AttentionTask* task;
   const int32_t* table;
-  int64_t first_position, window, head_dim, group, lines, tile_lines;
+  int64_t first_position, window, head_dim, padded_dim, group, lines, tiles;
 
-  // Positions that row i of the task sees.
-  int64_t begin(int64_t row) const {
-    const int64_t begin = first_position + row + 1 - window;
-    return window > 0 && begin > 0 ? begin : 0;
+  // What rows [first_row, last_row] see of a split.
+  Span span(int64_t split, int64_t first_row, int64_t last_row) const {
+    const int64_t start = split * kContextSplit;
+    const int64_t begin = window > 0 ? first_position + first_row + 1 - window - start : 0;
+    return {begin > 0 ? begin : 0, smaller(first_position + last_row + 1 - start, kContextSplit)};
   }
-  int64_t end(int64_t row) const { return first_position + row + 1; }
+  Span span(int64_t split) const { return span(split, 0, task->rows - 1); }
 };
 
 inline Work work_of(const AttentionArgs& args, const AttentionTask& task) {
@@ -308,30 +325,20 @@ inline Work work_of(const AttentionArgs& args, const AttentionTask& task) {
   work.first_position = step.context_lens[task.slice] - (step.query_starts[task.slice + 1] - task.first_row);
   work.window = args.window;
   work.head_dim = args.layout.head_dim;
+  work.padded_dim = round_up(work.head_dim, 16);
   work.group = args.heads / args.layout.kv_heads;
   work.lines = task.rows * work.group;
-  const int64_t tiles = (work.lines + kMostLines - 1) / kMostLines;
-  work.tile_lines = (work.lines + tiles - 1) / tiles;
+  work.tiles = (work.lines + kMostLines - 1) / kMostLines;
   return work;
 }
 
-// Tokens of one split, counted from its first.
-struct Span {
-  int64_t begin, end;
-  bool empty() const { return begin >= end; }
-  int64_t first_group() const { return begin / kGroup; }
-  int64_t groups() const { return (end + kGroup - 1) / kGroup; }  // behind the last
-};
-
-// What rows [first_row, last_row] of a task see of a split.
-inline Span span_of(const Work& work, int64_t split, int64_t first_row, int64_t last_row) {
-  const int64_t start = split * kContextSplit;
-  const int64_t begin = work.begin(first_row) - start, end = work.end(last_row) - start;
-  return {begin > 0 ? begin : 0, smaller(end, kContextSplit)};
-}
-
-inline Span tile_span(const Work& work, int64_t split, int64_t first_line, int64_t lines) {
-  return span_of(work, split, first_line / work.group, (first_line + lines - 1) / work.group);
+inline void divide_lines(const Work& work, Tile* tiles) {
+  int64_t line = 0;
+  for (int64_t i = 0; i < work.tiles; ++i) {
+    const int64_t left = work.tiles - i, lines = (work.lines - line + left - 1) / left;
+    tiles[i] = {line, lines, line / work.group, (line + lines - 1) / work.group, {0, 0}};
+    line += lines;
+  }
 }
 
 // Where the elements of a split are. The stretches to prefetch come in the order of their use: the
@@ -395,25 +402,32 @@ inline void point_at_records(const AttentionArgs& args, const Work& work, int64_
 
 // Float32 copies: keys [groups][D][16], values [tokens][D rounded up to 16].
 template <KVFormat kFormat>
-inline void copy_vectors(const AttentionArgs& args, const Work& work, int64_t split, const Span& span,
+inline void copy_vectors(const Work& work, const Span& span, const Pointers& records,
                          const AttentionScratch& scratch) {
-  const int64_t dim = work.head_dim, size = args.layout.block_tokens, bytes = kBytes<kFormat>;
-  for_each_group(args, work, split, span.first_group(), span.groups(),
-                 [&](int64_t group, const uint8_t* keys, const uint8_t* values, int64_t slot) {
-    float* key_to = scratch.keys + group * kGroup * dim;
-    for (int64_t d = 0; d < dim; ++d) {
-      for (int i = 0; i < kGroup; i += kLanes) {
-        store(key_to + d * kGroup + i, load_elements<kFormat>(keys + (d * size + slot + i) * bytes));
+  const int64_t dim = work.head_dim;
+  const uint8_t* const* ahead = records.ahead + kAhead;
+  for (int64_t group = span.first_group(); group < span.groups(); ++group, ++ahead) {
+    const uint8_t* const* keys = records.keys + group * (kGroup / kLanes);
+    float* to = scratch.keys + group * kGroup * dim;
+    for (int64_t d = 0, offset = 0; d < dim; ++d, offset += records.key_stride) {
+      __builtin_prefetch(*ahead + d * kGroup * kBytes<kFormat>);
+      NETGAIN_UNROLL
+      for (int i = 0; i < kGroup / kLanes; ++i) {
+        store(to + d * kGroup + i * kLanes, load_elements<kFormat>(keys[i] + offset));
       }
     }
-    float* value_to = scratch.values + group * kGroup * dim;
-    const uint8_t* value_at = values + slot * dim * bytes;
-    for (int64_t i = 0; i < kGroup * dim; i += kLanes) {
-      store(value_to + i, load_elements<kFormat>(value_at + i * bytes));
+  }
+  for (int64_t group = span.first_group(); group < span.groups(); ++group, ++ahead) {
+    const uint8_t* from = records.values[group];
+    float* to = scratch.values + group * kGroup * dim;
+    for (int64_t i = 0; i < kGroup * dim; i += kGroup) {
+      __builtin_prefetch(*ahead + i * kBytes<kFormat>);
+      NETGAIN_UNROLL
+      for (int64_t j = i; j < i + kGroup; j += kLanes) {
+        store(to + j, load_elements<kFormat>(from + j * kBytes<kFormat>));
+      }
     }
-    copy_scales<kFormat>(keys + (size * dim) * bytes + slot * 4, scratch.key_scales + group * kGroup, kGroup);
-    copy_scales<kFormat>(values + (size * dim) * bytes + slot * 4, scratch.value_scales + group * kGroup, kGroup);
-  });
+  }
 }
 
 // The same for any block size and head dim, element by element.
@@ -421,7 +435,7 @@ template <KVFormat kFormat>
 inline void copy_elements(const AttentionArgs& args, const Work& work, int64_t split, const Span& span,
                           const AttentionScratch& scratch) {
   const KVLayout& layout = args.layout;
-  const int64_t dim = work.head_dim, padded = round_up(dim, 16), size = layout.block_tokens;
+  const int64_t dim = work.head_dim, padded = work.padded_dim, size = layout.block_tokens;
   constexpr int64_t bytes = kBytes<kFormat>;
   const int64_t keys_offset = layout.keys_offset(args.layer, work.task->kv_head);
   const int64_t values_offset = layout.values_offset(args.layer, work.task->kv_head);
@@ -441,7 +455,7 @@ inline void copy_elements(const AttentionArgs& args, const Work& work, int64_t s
 }
 
 inline void point_at_copy(const Work& work, Pointers& pointers, const AttentionScratch& scratch) {
-  const int64_t padded = round_up(work.head_dim, 16);
+  const int64_t padded = work.padded_dim;
   pointers.key_stride = kGroup * sizeof(float);
   pointers.value_stride = padded * static_cast<int64_t>(sizeof(float));
   for (int vector = 0; vector < kSplitVectors; ++vector) {
@@ -504,138 +518,183 @@ inline void tile_values(int64_t lines, const Pointers& pointers, const uint8_t* 
   }
 }
 
-// Scores of a line become weights: e ** (score - maximum), 0 where the line sees nothing, for all
+// 2 ** x for x <= 0, within 1.6e-7 of it and exactly 1 for 0; below -125 as at -125. Keeps NaN.
+inline F power_of_two_below(F x) {
+  x = max(set1(-125.0f), x);
+  const F shifted = add(x, set1(12582912.0f));  // 1.5 * 2 ** 23: the sum is rounded to a whole number
+  const F r = sub(x, sub(shifted, set1(12582912.0f)));
+  F p = set1(1.326472731307149e-3f);  // fitted to 2 ** r in [-1/2, 1/2] for the least relative error
+  p = fma(p, r, set1(9.671512991189957e-3f));
+  p = fma(p, r, set1(5.550733581185341e-2f));
+  p = fma(p, r, set1(2.4022242426872253e-1f));
+  p = fma(p, r, set1(6.931470036506653e-1f));
+  p = fma(p, r, set1(1.0f));
+  return add_exponent(p, shifted);
+}
+
+// Scores of a line become weights: 2 ** (score - maximum), 0 where the line sees nothing, for all
 // vectors of `tile`, which holds `span`. With kScaled scores are times the keys' scales, and weights
 // times the values' scales once they are summed.
 template <bool kScaled>
-inline void soften(float* scores, const Span& span, const Span& tile, const float* key_scales,
-                   const float* value_scales, float* largest, float* sum) {
-  const int64_t first = span.begin / kLanes, last = (span.end - 1) / kLanes;
-  const F nothing = set1(-__builtin_inff());
-  F most = nothing;
-  for (int64_t v = first; v <= last; ++v) {
-    F score = load(scores + v * kLanes);
-    if constexpr (kScaled) score = mul(score, load(key_scales + v * kLanes));
-    if (v == first || v == last) score = keep(score, span.begin - v * kLanes, span.end - v * kLanes, nothing);
-    if (kScaled || v == first || v == last) store(scores + v * kLanes, score);
-    most = max(most, score);
+inline void soften(float* scores, const Span& span, const Span& tile, const AttentionScratch& scratch, float* largest,
+                   float* sum) {
+  const int64_t first = span.first_vector(), last = span.vectors() - 1;
+  if constexpr (kScaled) {
+    for (int64_t v = first; v <= last; ++v) {
+      store(scores + v * kLanes, mul(load(scores + v * kLanes), load(scratch.key_scales + v * kLanes)));
+    }
   }
-  *largest = reduce_max(most);
+  const auto seen = [&](int64_t v, F x, F other) {
+    return keep(x, span.begin - v * kLanes, span.end - v * kLanes, other);
+  };
+  F most[4];
+  most[0] = seen(first, load(scores + first * kLanes), set1(kNothing));
+  most[1] = seen(last, load(scores + last * kLanes), set1(kNothing));
+  most[2] = most[3] = most[0];
+  int64_t v = first + 1;
+  for (; v + 4 <= last; v += 4) {
+    NETGAIN_UNROLL
+    for (int i = 0; i < 4; ++i) most[i] = max(most[i], load(scores + (v + i) * kLanes));
+  }
+  for (; v < last; ++v) most[0] = max(most[0], load(scores + v * kLanes));
+  *largest = reduce_max(max(max(most[0], most[1]), max(most[2], most[3])));
+
   const F base = set1(*largest);
   F sums = zero();
-  for (int64_t v = first; v <= last; ++v) {
-    F weight = exponential(sub(load(scores + v * kLanes), base));
-    const bool edge = v == first || v == last;
-    if (edge) weight = keep(weight, span.begin - v * kLanes, span.end - v * kLanes, zero());
+  const auto weigh = [&](int64_t at, bool edge) {
+    F weight = power_of_two_below(sub(load(scores + at * kLanes), base));
+    if (edge) weight = seen(at, weight, zero());
     sums = add(sums, weight);
     if constexpr (kScaled) {
-      weight = mul(weight, load(value_scales + v * kLanes));
-      if (edge) weight = keep(weight, span.begin - v * kLanes, span.end - v * kLanes, zero());
+      weight = mul(weight, load(scratch.value_scales + at * kLanes));
+      if (edge) weight = seen(at, weight, zero());
     }
-    store(scores + v * kLanes, weight);
-  }
+    store(scores + at * kLanes, weight);
+  };
+  weigh(first, true);
+  for (v = first + 1; v < last; ++v) weigh(v, false);
+  if (last > first) weigh(last, true);
   *sum = reduce_add(sums);
-  for (int64_t v = tile.begin / kLanes; v < first; ++v) store(scores + v * kLanes, zero());
-  for (int64_t v = last + 1; v <= (tile.end - 1) / kLanes; ++v) store(scores + v * kLanes, zero());
+  for (v = tile.first_vector(); v < first; ++v) store(scores + v * kLanes, zero());
+  for (v = last + 1; v < tile.vectors(); ++v) store(scores + v * kLanes, zero());
 }
 
-// A masked token may turn a sum's -0 into +0: so that its presence never shows, no -0 is left.
-inline F positive_zeros(F x) { return add(x, zero()); }
+// How the next split of a line joins those before it: factors of both, and their maximum and sum.
+struct Join {
+  F before, after, maximum, sum;
+};
 
-// Joins the next split of a line to those before it: weighted values, maximum and sum of both.
-inline void join(float* line, const float* next, int64_t padded_dim) {
-  const float largest = line[padded_dim] > next[padded_dim] ? line[padded_dim] : next[padded_dim];
-  float both[kLanes];
-  store(both, exponential(set1(line[padded_dim] - largest)));
-  const float before = both[0];
-  store(both, exponential(set1(next[padded_dim] - largest)));
-  const float after = both[0];
+inline Join join(F maximum, F sum, F next_maximum, F next_sum) {
+  Join out;
+  out.maximum = max(maximum, next_maximum);
+  out.before = power_of_two_below(sub(maximum, out.maximum));
+  out.after = power_of_two_below(sub(next_maximum, out.maximum));
+  out.sum = fma(next_sum, out.after, mul(sum, out.before));
+  return out;
+}
+
+// Of their weighted values. Leaves no -0: whether a masked token made it +0 would show.
+inline void join_values(float* values, const float* next, F before, F after, int64_t padded_dim) {
   for (int64_t d = 0; d < padded_dim; d += kLanes) {
-    store(line + d, fma(positive_zeros(load(next + d)), set1(after), mul(load(line + d), set1(before))));
+    store(values + d, add(fma(load(next + d), after, mul(load(values + d), before)), zero()));
   }
-  line[padded_dim] = largest;
-  line[padded_dim + 1] = line[padded_dim + 1] * before + next[padded_dim + 1] * after;
+}
+
+inline float first_lane(F x) {
+  float lanes[kLanes];
+  store(lanes, x);
+  return lanes[0];
 }
 
 // The result of a line whose splits are all joined.
-inline void finish_line(const AttentionArgs& args, int64_t row, int64_t head, const float* line) {
+inline void finish_line(const AttentionArgs& args, int64_t row, int64_t head, const float* values, float sum) {
   const int64_t dim = args.layout.head_dim;
-  const F inverse = set1(1.0f / line[round_up(dim, 16) + 1]);
+  const F inverse = set1(1.0f / sum);
   if (args.y) {
     float* y = args.y + row * args.y_stride + head * dim;
-    for (int64_t d = 0; d < dim; d += kLanes) store_at_most(y + d, mul(load(line + d), inverse), dim - d);
+    for (int64_t d = 0; d < dim; d += kLanes) store_at_most(y + d, mul(load(values + d), inverse), dim - d);
     return;
   }
   for (int64_t block = 0; block < dim / kBlock; ++block) {
     F x[kBlock / kLanes];
-    for (int i = 0; i < kBlock / kLanes; ++i) x[i] = mul(load(line + block * kBlock + i * kLanes), inverse);
+    for (int i = 0; i < kBlock / kLanes; ++i) x[i] = mul(load(values + block * kBlock + i * kLanes), inverse);
     quantize_block(x, row, head * (dim / kBlock) + block, args.out);
   }
 }
 
+// Weighted values, maxima and sums of one split.
 template <KVFormat kFormat, bool kScaled>
 inline void attend_split(const Work& work, int64_t split, const Span& span, const Pointers& pointers,
                          const AttentionScratch& scratch) {
-  const int64_t padded = round_up(work.head_dim, 16), stride = padded + 2, first_group = span.first_group();
-  for (int64_t panel = span.begin / kPanel * kPanel; panel < span.end; panel += kPanel) {
-    for (int64_t line = 0; line < work.lines; line += work.tile_lines) {
-      const int64_t lines = smaller(work.tile_lines, work.lines - line);
-      const Span tile = tile_span(work, split, line, lines);
-      const int64_t begin = (panel > tile.begin ? panel : tile.begin) / kLanes;
-      const int64_t end = (smaller(panel + kPanel, tile.end) + kLanes - 1) / kLanes;
-      if (begin >= end || tile.empty()) continue;
-      tile_scores<kFormat>(lines, work, pointers, first_group, scratch.queries + line * work.head_dim, begin, end,
-                           scratch.scores + line * kScoreStride);
+  const int64_t padded = work.padded_dim, first_group = span.first_group();
+  Tile* const tiles_end = scratch.tiles + work.tiles;
+  for (Tile* tile = scratch.tiles; tile < tiles_end; ++tile) {
+    tile->span = work.span(split, tile->first_row, tile->last_row);
+  }
+  const int64_t first_panel = span.begin / kPanel * kPanel;
+  for (int64_t panel = first_panel; panel < span.end; panel += kPanel) {
+    for (const Tile* tile = scratch.tiles; tile < tiles_end; ++tile) {
+      const int64_t begin = larger(panel / kLanes, tile->span.first_vector());
+      const int64_t end = smaller((panel + kPanel) / kLanes, tile->span.vectors());
+      if (begin >= end) continue;
+      tile_scores<kFormat>(tile->lines, work, pointers, first_group, scratch.queries + tile->line * work.head_dim,
+                           begin, end, scratch.scores + tile->line * kScoreStride);
     }
   }
-  for (int64_t line = 0; line < work.lines; line += work.tile_lines) {
-    const int64_t lines = smaller(work.tile_lines, work.lines - line);
-    const Span tile = tile_span(work, split, line, lines);
-    for (int64_t i = line; i < line + lines; ++i) {
-      const Span seen = span_of(work, split, i / work.group, i / work.group);
-      float* weighted = scratch.weighted + i * stride;
-      float* scores = scratch.scores + i * kScoreStride;
-      for (int64_t d = 0; d < padded; d += kLanes) store(weighted + d, zero());
-      weighted[padded + 1] = 0.0f;
+  for (int64_t i = 0; i < work.lines * padded; i += kLanes) store(scratch.weighted + i, zero());
+  const Tile* tile = scratch.tiles;
+  for (int64_t row = 0, line = 0; row < work.task->rows; ++row) {
+    const Span seen = work.span(split, row, row);
+    for (int64_t head = 0; head < work.group; ++head, ++line) {
+      if (line == tile->line + tile->lines) ++tile;
+      float* scores = scratch.scores + line * kScoreStride;
       if (!seen.empty()) {
-        soften<kScaled>(scores, seen, tile, scratch.key_scales, scratch.value_scales, weighted + padded,
-                        weighted + padded + 1);
-      } else if (!tile.empty()) {
-        for (int64_t v = tile.begin / kLanes; v <= (tile.end - 1) / kLanes; ++v) store(scores + v * kLanes, zero());
+        soften<kScaled>(scores, seen, tile->span, scratch, scratch.maxima + line, scratch.sums + line);
+        continue;
+      }
+      scratch.maxima[line] = kNothing;
+      scratch.sums[line] = 0.0f;
+      if (tile->span.empty()) continue;
+      for (int64_t v = tile->span.first_vector(); v < tile->span.vectors(); ++v) store(scores + v * kLanes, zero());
+    }
+  }
+  // Entry g of `ahead` belongs to the values of group g.
+  const uint8_t* const* ahead = pointers.ahead + (span.groups() - first_group) + kAhead - first_group;
+  for (int64_t panel = first_panel; panel < span.end; panel += kPanel) {
+    for (tile = scratch.tiles; tile < tiles_end; ++tile) {
+      const int64_t begin = larger(panel, tile->span.begin), end = smaller(panel + kPanel, tile->span.end);
+      if (begin >= end) continue;
+      tile_values<kFormat>(tile->lines, pointers, ahead, padded, scratch.scores + tile->line * kScoreStride, begin,
+                           end, scratch.weighted + tile->line * padded, padded);
+    }
+  }
+}
+
+// Queries times the scale, in units of log 2, per tile [D][lines].
+inline void load_queries(const AttentionArgs& args, const Work& work, const AttentionScratch& scratch) {
+  const F scale = set1(args.scale * 1.44269504088896341f);
+  const int64_t dim = work.head_dim, padded = work.padded_dim;
+  float* scaled = scratch.weighted;  // free until the first split
+  for (int64_t row = 0, line = 0; row < work.task->rows; ++row) {
+    const float* from = args.qkv + (work.task->first_row + row) * args.qkv_stride;
+    from += work.task->kv_head * work.group * dim;
+    for (int64_t head = 0; head < work.group; ++head, ++line, from += dim) {
+      for (int64_t d = 0; d < dim; d += kLanes) {
+        store(scaled + line * padded + d, mul(load_at_most(from + d, dim - d), scale));
       }
     }
   }
-  // Entry g of `ahead` belongs to the values of group g + first_group.
-  const uint8_t* const* ahead = pointers.ahead + (span.groups() - first_group) + kAhead - first_group;
-  for (int64_t panel = span.begin / kPanel * kPanel; panel < span.end; panel += kPanel) {
-    for (int64_t line = 0; line < work.lines; line += work.tile_lines) {
-      const int64_t lines = smaller(work.tile_lines, work.lines - line);
-      const Span tile = tile_span(work, split, line, lines);
-      const int64_t begin = panel > tile.begin ? panel : tile.begin, end = smaller(panel + kPanel, tile.end);
-      if (begin >= end) continue;
-      tile_values<kFormat>(lines, pointers, ahead, padded, scratch.scores + line * kScoreStride, begin, end,
-                           scratch.weighted + line * stride, stride);
+  for (const Tile* tile = scratch.tiles; tile < scratch.tiles + work.tiles; ++tile) {
+    float* to = scratch.queries + tile->line * dim;
+    for (int64_t i = 0; i < tile->lines; ++i) {
+      const float* from = scaled + (tile->line + i) * padded;
+      for (int64_t d = 0; d < dim; ++d) to[d * tile->lines + i] = from[d];
     }
   }
 }
 
-// Queries times the scale, per register tile [D][lines].
-inline void load_queries(const AttentionArgs& args, const Work& work, float* queries) {
-  for (int64_t first = 0; first < work.lines; first += work.tile_lines) {
-    const int64_t lines = smaller(work.tile_lines, work.lines - first);
-    for (int64_t line = first; line < first + lines; ++line) {
-      const int64_t row = work.task->first_row + line / work.group;
-      const int64_t head = work.task->kv_head * work.group + line % work.group;
-      const float* from = args.qkv + row * args.qkv_stride + head * work.head_dim;
-      float* to = queries + first * work.head_dim + (line - first);
-      for (int64_t d = 0; d < work.head_dim; ++d) to[d * lines] = from[d] * args.scale;
-    }
-  }
-}
-
-inline bool reads_records(const AttentionArgs& args, const Work& work) {
-  return args.layout.block_tokens % kGroup == 0 && work.head_dim % kGroup == 0 &&
-         work.lines <= kDirectTiles * work.tile_lines;
+inline bool reads_vectors(const KVLayout& layout) {
+  return layout.block_tokens % kGroup == 0 && layout.head_dim % kGroup == 0;
 }
 
 // The first keys of a split, to fetch them at the end of the one before; `fetched`: what is in the
@@ -643,10 +702,10 @@ inline bool reads_records(const AttentionArgs& args, const Work& work) {
 template <KVFormat kFormat>
 inline void look_ahead(const AttentionArgs& args, const Work& work, int64_t split, const uint8_t* fetched,
                        const uint8_t** ahead) {
-  const Span span = span_of(work, split, 0, work.task->rows - 1);
+  const Span span = work.span(split);
   const int64_t row_bytes = work.head_dim * kBytes<kFormat>;
   int64_t filled = 0;
-  if (!span.empty() && args.layout.block_tokens % kGroup == 0) {
+  if (!span.empty()) {
     for_each_group(args, work, split, span.first_group(), smaller(span.first_group() + kAhead, span.groups()),
                    [&](int64_t, const uint8_t* keys, const uint8_t*, int64_t slot) {
       ahead[filled++] = keys + slot * row_bytes;
@@ -655,62 +714,84 @@ inline void look_ahead(const AttentionArgs& args, const Work& work, int64_t spli
   for (; filled < kAhead; ++filled) ahead[filled] = fetched;
 }
 
+// The split's results join those before it, or become a partial result.
+inline void take_split(const AttentionArgs& args, const Work& work, int64_t split, const AttentionScratch& scratch) {
+  const AttentionTask& task = *work.task;
+  const int64_t padded = work.padded_dim;
+  if (task.partial < 0) {
+    for (int64_t line = 0; line < work.lines; line += kLanes) {
+      const Join joined = join(load(scratch.joined_maxima + line), load(scratch.joined_sums + line),
+                               load(scratch.maxima + line), load(scratch.sums + line));
+      store(scratch.joined_maxima + line, joined.maximum);
+      store(scratch.joined_sums + line, joined.sum);
+      store(scratch.before + line, joined.before);
+      store(scratch.after + line, joined.after);
+    }
+    for (int64_t line = 0; line < work.lines; ++line) {
+      join_values(scratch.joined + line * padded, scratch.weighted + line * padded, set1(scratch.before[line]),
+                  set1(scratch.after[line]), padded);
+    }
+    return;
+  }
+  float* row = args.partials + task.partial + (split - task.first_split) * partial_floats(work.group, work.head_dim);
+  for (int64_t line = 0; line < work.lines; row += task.partial_row) {
+    float* to = row;
+    for (int64_t head = 0; head < work.group; ++head, ++line, to += padded + 2) {
+      if (scratch.sums[line] == 0.0f) continue;  // sees nothing of this split: belongs to no merge
+      for (int64_t d = 0; d < padded; d += kLanes) store(to + d, load(scratch.weighted + line * padded + d));
+      to[padded] = scratch.maxima[line];
+      to[padded + 1] = scratch.sums[line];
+    }
+  }
+}
+
 template <KVFormat kFormat>
 inline void attend_task(const AttentionArgs& args, const AttentionTask& task, const AttentionTask* next_task,
                         const AttentionScratch& scratch) {
   constexpr bool kScaled = kFormat == KVFormat::kInt8;
   const Work work = work_of(args, task);
-  const int64_t stride = line_floats(work.head_dim), padded = stride - 2;
-  load_queries(args, work, scratch.queries);
-  Pointers pointers;
-  const bool direct = reads_records(args, work);
-  if (!direct) point_at_copy(work, pointers, scratch);
-  for (int64_t line = 0; line < work.lines; ++line) scratch.joined[line * stride + padded + 1] = 0.0f;
+  divide_lines(work, scratch.tiles);
+  load_queries(args, work, scratch);
+  for (int64_t i = 0; i < work.lines * work.padded_dim; i += kLanes) store(scratch.joined + i, zero());
+  for (int64_t line = 0; line < work.lines; line += kLanes) {
+    store(scratch.joined_maxima + line, set1(kNothing));
+    store(scratch.joined_sums + line, zero());
+  }
+  const bool vectors = reads_vectors(args.layout), direct = vectors && work.tiles <= kDirectTiles;
+  Pointers records, copies;
+  if (!direct) point_at_copy(work, copies, scratch);
 
   for (int64_t split = task.first_split; split < task.first_split + task.splits; ++split) {
-    const Span span = span_of(work, split, 0, task.rows - 1);
-    if (span.empty()) continue;
-    if (direct) {
-      point_at_records<kFormat>(args, work, split, span, pointers, scratch);
-      const uint8_t** ahead = pointers.ahead + 2 * (span.groups() - span.first_group());
+    const Span span = work.span(split);
+    if (vectors) {
+      point_at_records<kFormat>(args, work, split, span, records, scratch);
+      const uint8_t** ahead = records.ahead + 2 * (span.groups() - span.first_group());
       if (split + 1 < task.first_split + task.splits) {
-        look_ahead<kFormat>(args, work, split + 1, pointers.ahead[0], ahead);
+        look_ahead<kFormat>(args, work, split + 1, records.ahead[0], ahead);
       } else if (next_task) {
-        const Work next = work_of(args, *next_task);
-        look_ahead<kFormat>(args, next, next_task->first_split, pointers.ahead[0], ahead);
+        look_ahead<kFormat>(args, work_of(args, *next_task), next_task->first_split, records.ahead[0], ahead);
       } else {
-        for (int i = 0; i < kAhead; ++i) ahead[i] = pointers.ahead[0];
+        for (int i = 0; i < kAhead; ++i) ahead[i] = records.ahead[0];
       }
-      attend_split<kFormat, kScaled>(work, split, span, pointers, scratch);
+    }
+    if (direct) {
+      attend_split<kFormat, kScaled>(work, split, span, records, scratch);
     } else {
-      if (args.layout.block_tokens % kGroup == 0 && work.head_dim % kGroup == 0) {
-        copy_vectors<kFormat>(args, work, split, span, scratch);
+      if (vectors) {
+        copy_vectors<kFormat>(work, span, records, scratch);
       } else {
         copy_elements<kFormat>(args, work, split, span, scratch);
       }
-      attend_split<KVFormat::kFp32, kScaled>(work, split, span, pointers, scratch);
+      attend_split<KVFormat::kFp32, kScaled>(work, split, span, copies, scratch);
     }
-    for (int64_t line = 0; line < work.lines; ++line) {
-      const float* weighted = scratch.weighted + line * stride;
-      if (weighted[padded + 1] == 0.0f) continue;  // sees nothing of this split
-      float* joined = scratch.joined + line * stride;
-      if (task.partial >= 0) {
-        const int64_t row = line / work.group;
-        joined = args.partials + task.partial + row * task.partial_row +
-                 (split - task.first_split) * partial_floats(work.group, work.head_dim) + line % work.group * stride;
-      } else if (joined[padded + 1] != 0.0f) {
-        join(joined, weighted, padded);
-        continue;
-      }
-      for (int64_t d = 0; d < padded; d += kLanes) store(joined + d, positive_zeros(load(weighted + d)));
-      joined[padded] = weighted[padded];
-      joined[padded + 1] = weighted[padded + 1];
-    }
+    take_split(args, work, split, scratch);
   }
   if (task.partial >= 0) return;
-  for (int64_t line = 0; line < work.lines; ++line) {
-    finish_line(args, task.first_row + line / work.group, task.kv_head * work.group + line % work.group,
-                scratch.joined + line * stride);
+  for (int64_t row = 0, line = 0; row < task.rows; ++row) {
+    for (int64_t head = 0; head < work.group; ++head, ++line) {
+      finish_line(args, task.first_row + row, task.kv_head * work.group + head,
+                  scratch.joined + line * work.padded_dim, scratch.joined_sums[line]);
+    }
   }
 }
 
@@ -732,14 +813,20 @@ inline void attend(const AttentionArgs& args, const AttentionTask* tasks, int64_
 }
 
 inline void merge(const AttentionArgs& args, const AttentionMerge* merges, int64_t count) {
-  const int64_t group = args.heads / args.layout.kv_heads, dim = args.layout.head_dim, stride = line_floats(dim);
+  const int64_t group = args.heads / args.layout.kv_heads, dim = args.layout.head_dim, padded = round_up(dim, 16);
   for (const AttentionMerge* merge = merges; merge < merges + count; ++merge) {
-    for (int64_t i = 0; i < group; ++i) {
-      float* line = args.partials + merge->partial + i * stride;
+    for (int64_t head = 0; head < group; ++head) {
+      float* values = args.partials + merge->partial + head * (padded + 2);
+      F maximum = set1(values[padded]), sum = set1(values[padded + 1]);
+      join_values(values, values, zero(), set1(1.0f), padded);
       for (int64_t split = 1; split < merge->splits; ++split) {
-        join(line, line + split * partial_floats(group, dim), stride - 2);
+        const float* next = values + split * partial_floats(group, dim);
+        const Join joined = join(maximum, sum, set1(next[padded]), set1(next[padded + 1]));
+        join_values(values, next, joined.before, joined.after, padded);
+        maximum = joined.maximum;
+        sum = joined.sum;
       }
-      finish_line(args, merge->row, merge->kv_head * group + i, line);
+      finish_line(args, merge->row, merge->kv_head * group + head, values, first_lane(sum));
     }
   }
 }

@@ -54,11 +54,9 @@ void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& l
   clear();
   const int64_t group = heads / layout.kv_heads;
   const int64_t split_floats = netgain::partial_floats(group, layout.head_dim);
-  std::vector<Run> runs = runs_of(step, group);
+  const std::vector<Run> runs = runs_of(step, group);
   int64_t total = 0;
   for (const Run& run : runs) total += run.cost(window, group) * layout.kv_heads;
-  std::stable_sort(runs.begin(), runs.end(),
-                   [&](const Run& a, const Run& b) { return a.cost(window, group) > b.cost(window, group); });
   const int64_t share = std::max<int64_t>(1, total / (kTasksPerThread * threads));
 
   for (const Run& run : runs) {
@@ -84,13 +82,23 @@ void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& l
       }
       for (int64_t row = 0; row < run.rows; ++row) {
         const Run one{run.slice, run.first_row + row, 1, run.first_position + row};
+        const int64_t before = row * splits + one.first_split(window) - first;
         merges.push_back({static_cast<int32_t>(one.first_row), static_cast<int32_t>(head),
-                          static_cast<int32_t>(one.splits(window)),
-                          partial_floats + row * splits * split_floats + (one.first_split(window) - first) * split_floats});
+                          static_cast<int32_t>(one.splits(window)), partial_floats + before * split_floats});
       }
       partial_floats += run.rows * splits * split_floats;
     }
   }
+
+  const auto cost = [&](const AttentionTask& task) {
+    const int64_t row = task.first_row - step.query_starts[task.slice + 1];  // from the slice's last, negative
+    const Run run{task.slice, task.first_row, task.rows, step.context_lens[task.slice] + row};
+    const int64_t begin = std::max<int64_t>(run.begin(window), task.first_split * kContextSplit);
+    const int64_t end = std::min<int64_t>(run.last_position() + 1, (task.first_split + task.splits) * kContextSplit);
+    return (end - begin) * (kReadingRows + run.rows * group);
+  };
+  std::stable_sort(tasks.begin(), tasks.end(),
+                   [&](const AttentionTask& a, const AttentionTask& b) { return cost(a) > cost(b); });
 }
 
 }  // namespace netgain

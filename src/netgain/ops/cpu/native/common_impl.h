@@ -7,6 +7,12 @@ namespace {
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// A vector, or its first `count` > 0 floats where that is less; the others are loaded as 0.
+inline F load_at_most(const float* p, int64_t count) { return count < kLanes ? load_first(p, count, 0.0f) : load(p); }
+inline void store_at_most(float* p, F x, int64_t count) {
+  return count < kLanes ? store_first(p, x, count) : store(p, x);
+}
+
 // e ** x, within 2 units in the last place, for x clamped to [-87, 88]: a masked score of -infinity
 // still gives 1e-38, so whoever masks sets the weight to 0.
 // Polynomial of Cephes' expf after reduction by ln 2 in two parts.
@@ -25,21 +31,26 @@ inline F exponential(F x) {
   return mul(p, power_of_two(n));
 }
 
-// Quantises 32 floats (32 / kLanes vectors): value = scale * int8, nearest, ties to even.
+// Quantises 32 floats (32 / kLanes vectors) to 12 bits: value = scale * (16 * high + low), nearest,
+// ties to even. Values too small for their scale's inverse to be finite become 0.
 inline void quantize_block(const F* x, int64_t row, int64_t block, const QuantizedRows& out) {
   F largest = abs(x[0]);
   for (int i = 1; i < kBlock / kLanes; ++i) largest = max(largest, abs(x[i]));
-  float scale = reduce_max(largest) * (1.0f / 127.0f);
-  F inverse = set1(scale > 0.0f ? 1.0f / scale : 0.0f);
+  const float most = reduce_max(largest);
+  const bool any = most > 1e-30f;
+  const float scale = any ? most * (1.0f / kLargest) : 0.0f;
+  const F inverse = set1(any ? kLargest / most : 0.0f), limit = set1(kLargest);
   const int64_t at = out.index(row, block);
-  int8_t* values = out.values + at * kBlock;
+  int8_t* values = out.values + at * kBlockValues;
   F sums = zero();
   for (int i = 0; i < kBlock / kLanes; ++i) {
-    F whole = max(min(round(mul(x[i], inverse)), set1(127.0f)), set1(-127.0f));
-    store_int8(values + i * kLanes, whole);
+    F whole = max(min(round(mul(x[i], inverse)), limit), sub(zero(), limit));
+    F high = round(mul(whole, set1(1.0f / 16.0f)));
+    store_int8(values + i * kLanes, high);
+    store_int8(values + kPlane + i * kLanes, fma(high, set1(-16.0f), whole));
     sums = add(sums, whole);
   }
-  int32_t sum = reduce_add_int(sums);
+  const int32_t sum = reduce_add_int(sums);
   out.scales[at] = scale;
   out.sums[at] = sum;
   out.scaled_sums[at] = scale * static_cast<float>(sum);

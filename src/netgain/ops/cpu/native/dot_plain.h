@@ -5,10 +5,9 @@ namespace netgain {
 namespace {
 
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values,
-                 const int32_t* sums, F* out) {
+inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, const int32_t* sums, F* out) {
   for (int r = 0; r < R; ++r) {
-    const int8_t* row = values + r * kBlock;
+    const int8_t *high = values + r * kBlockValues, *low = high + kPlane;
     int32_t total[kTile] = {};
     for (int q = 0; q < 8; ++q) {
       for (int o = 0; o < kTile; ++o) {
@@ -20,12 +19,14 @@ inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values,
             uint8_t both = payload[64 * (q / 2) + 4 * o + k];
             weight = q % 2 ? both >> 4 : both & 0x0f;
           }
-          total[o] += weight * row[4 * q + k];
+          total[o] += weight * (16 * high[4 * q + k] + low[4 * q + k]);
         }
       }
     }
     int32_t excess = W == WeightFormat::kQ4_0 ? 8 * sums[r] : 0;
-    for (int o = 0; o < kTile; ++o) out[r][o] = static_cast<float>(total[o] - excess);
+    float dots_of_row[kTile];
+    for (int o = 0; o < kTile; ++o) dots_of_row[o] = static_cast<float>(total[o] - excess);
+    out[r] = load(dots_of_row);
   }
 }
 

@@ -58,15 +58,21 @@ struct Matrix {
   const uint8_t* tile(int64_t index) const { return data + index * tile_bytes(format, columns); }
 };
 
-// Activations as int8 in blocks of 32 input features: value = scale * int8. Rows are kept in groups of
-// 16, block after block, [rows / 16][blocks][16] of whatever belongs to a block of a row: a group's
-// block is one tile of a matrix unit, and what kernels of several rows need lies side by side.
+// Activations as 12-bit whole numbers in blocks of 32 input features: value = scale * q, where
+// q = 16 * high + low, so that 8-bit dot products serve: weights times `high` and times `low`.
+// (With 8 bits alone one token in thirty was another than with float32, see docs/decisions.)
+// Rows are kept in groups of 16, block after block, [rows / 16][blocks][16] of whatever belongs to a
+// block of a row: a group's block is one tile of a matrix unit, and what kernels of several rows
+// need lies side by side.
+inline constexpr int kLargest = 2039;         // q lies in [-kLargest, kLargest], high fits 8 bits
+inline constexpr int64_t kPlane = kBlock;     // bytes of `high`, then as many of `low`
+inline constexpr int64_t kBlockValues = 2 * kPlane;
 inline constexpr int64_t kRowGroup = 16;
 
 struct QuantizedRows {
-  int8_t* values;  // 32 per block of a row, zero behind the last feature
+  int8_t* values;  // kBlockValues per block of a row, zero behind the last feature
   float* scales;
-  int32_t* sums;       // of the int8 values
+  int32_t* sums;       // of q
   float* scaled_sums;  // scale * sum
   int64_t blocks;
 

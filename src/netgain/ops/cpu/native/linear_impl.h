@@ -23,7 +23,7 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
   const int64_t blocks = args.quantized.blocks;
   const uint8_t* weights = args.weight.tile(tile);
   const int64_t first = args.quantized.index(row, 0);  // R rows never cross a row group
-  const int8_t* values = args.quantized.values + first * kBlock;
+  const int8_t* values = args.quantized.values + first * kBlockValues;
   const float* scales = args.quantized.scales + first;
   const int32_t* sums = args.quantized.sums + first;
   const float* scaled_sums = args.quantized.scaled_sums + first;
@@ -35,7 +35,7 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
     const uint8_t* block = weights;
     for (int64_t b = 0; b < blocks; ++b, block += block_bytes) {
       F dot[R];
-      dots<W, R>(block + payload_at, part, values + b * kRowGroup * kBlock, sums + b * kRowGroup, dot);
+      dots<W, R>(block + payload_at, part, values + b * kRowGroup * kBlockValues, sums + b * kRowGroup, dot);
       F scale = load_fp16(block + part * kLanes * 2);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) total[r] = fma(dot[r], mul(scale, set1(scales[b * kRowGroup + r])), total[r]);

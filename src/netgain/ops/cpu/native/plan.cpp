@@ -74,7 +74,7 @@ int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logi
     if (quantized) {
     const int64_t blocks = ceil_div(columns, kBlock);
     const int64_t groups = round_up(capacity, kRowGroup) * blocks;
-    value.rows = {allocate<int8_t>(groups * kBlock), allocate<float>(groups), allocate<int32_t>(groups),
+    value.rows = {allocate<int8_t>(groups * kBlockValues), allocate<float>(groups), allocate<int32_t>(groups),
                   allocate<float>(groups), blocks};
   } else {
     value.x = allocate<float>(capacity * columns);

@@ -8,16 +8,11 @@ namespace {
 
 // kLanes floats from column `at` of a row; zeros behind its last column.
 inline F load_columns(const float* row, int64_t at, int64_t columns) {
-  if (at + kLanes <= columns) return load(row + at);
-  return at < columns ? load_some(row + at, columns - at, 0.0f) : zero();
+  return at < columns ? load_at_most(row + at, columns - at) : zero();
 }
 
 inline void store_columns(float* row, int64_t at, int64_t columns, F x) {
-  if (at + kLanes <= columns) {
-    store(row + at, x);
-  } else if (at < columns) {
-    store_some(row + at, x, columns - at);
-  }
+  if (at < columns) store_at_most(row + at, x, columns - at);
 }
 
 // Four sums, so that additions overlap; their order depends on the number of columns only.

@@ -16,7 +16,7 @@ constexpr float kLargestFinite = 3.4028234663852886e38f;
 
 // kLanes logits from `at`; what lies behind the last has probability 0.
 inline F load_logits(const float* logits, int64_t at, int64_t count) {
-  return at + kLanes <= count ? load(logits + at) : load_some(logits + at, count - at, -kInfinity);
+  return at + kLanes <= count ? load(logits + at) : load_first(logits + at, count - at, -kInfinity);
 }
 
 // NaNs are never the largest. Token 0 where there are only NaNs.
@@ -123,8 +123,7 @@ constexpr int kPivots = 3;
 
 // masses[i]: the weight of all values above pivots[i].
 template <class Weights>
-inline void sum_above(const float* values, int64_t count, const float* pivots, const Weights& weights,
-                      double* masses) {
+inline void sum_above(const float* values, int64_t count, const float* pivots, const Weights& weights, double* masses) {
   const F first = set1(pivots[0]), second = set1(pivots[1]), third = set1(pivots[2]);
   Sums sums[kPivots];
   F runs[kPivots] = {zero(), zero(), zero()};
@@ -158,7 +157,7 @@ inline int64_t copy_chosen(const float* from, int64_t count, float* to, const Ch
   if (at < count) {
     float lanes[kLanes];
     // A NaN is never chosen.
-    const F x = load_some(from + at, count - at, __builtin_nanf(""));
+    const F x = load_first(from + at, count - at, __builtin_nanf(""));
     const int last = compress(lanes, x, chosen(x));
     for (int i = 0; i < last; ++i) to[copied++] = lanes[i];
   }
@@ -229,8 +228,8 @@ Boundary find_boundary(const float* values, int64_t count, double goal, const We
     while (part < kPivots && masses[part] < goal) ++part;
     if (part > 0) goal -= masses[part - 1];
     const float above = part < kPivots ? pivots[part] : -kInfinity, up_to = part > 0 ? pivots[part - 1] : kInfinity;
-    const int64_t left = part < kPivots ? copy_between(values, count, scratch, above, up_to)
-                                        : copy_up_to(values, count, scratch, up_to);
+    const int64_t left =
+        part < kPivots ? copy_between(values, count, scratch, above, up_to) : copy_up_to(values, count, scratch, up_to);
     values = scratch;
     if (left < count) {
       count = left;
@@ -377,8 +376,7 @@ int32_t draw(const float* logits, int64_t count, float temperature, int32_t top_
   // Finite, so that 0 times it is 0.
   const Probabilities probabilities = {largest, steepness < kInfinity ? steepness : kLargestFinite};
   const bool limited = (top_k > 0 && top_k < count) || top_p < 1.0f;
-  const Kept kept =
-      limited ? keep_likeliest(logits, count, top_k, top_p, probabilities, scratch) : keep_all(count);
+  const Kept kept = limited ? keep_likeliest(logits, count, top_k, top_p, probabilities, scratch) : keep_all(count);
 
   constexpr int64_t most_chunks = 1024, least_tokens = 256;
   double masses[most_chunks];

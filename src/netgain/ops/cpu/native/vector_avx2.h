@@ -48,11 +48,11 @@ inline float reduce_add(F a) {
 inline __m256i first_lanes(int64_t count) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-inline F load_some(const float* p, int64_t count, float fill) {
+inline F load_first(const float* p, int64_t count, float fill) {
   __m256i mask = first_lanes(count);
   return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
 }
-inline void store_some(float* p, F x, int64_t count) { _mm256_maskstore_ps(p, first_lanes(count), x); }
+inline void store_first(float* p, F x, int64_t count) { _mm256_maskstore_ps(p, first_lanes(count), x); }
 
 using Mask = __m256;
 inline Mask greater(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
@@ -125,14 +125,18 @@ inline void store_bf16(void* p, F x) {
   __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
   __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
   rounded = _mm256_blendv_epi8(rounded, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
-  _mm_storeu_si128(static_cast<__m128i*>(p), _mm_packus_epi32(_mm256_castsi256_si128(rounded),
-                                                              _mm256_extracti128_si256(rounded, 1)));
+  _mm_storeu_si128(static_cast<__m128i*>(p),
+                   _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1)));
 }
 inline F keep(F x, int64_t begin, int64_t end, F other) {
   __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   __m256i before = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(begin)), lane);
   __m256i inside = _mm256_andnot_si256(before, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(end)), lane));
   return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(inside));
+}
+inline F add_exponent(F x, F shifted) {
+  return _mm256_castsi256_ps(
+      _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
 }
 
 }  // namespace

@@ -49,11 +49,11 @@ inline float reduce_add(F a) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-// The first `count` lanes from memory, `fill` in the others; nothing behind them is touched.
-inline F load_some(const float* p, int64_t count, float fill) {
+// The first `count` < kLanes lanes from memory, `fill` in the others; nothing behind them is touched.
+inline F load_first(const float* p, int64_t count, float fill) {
   return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << count) - 1), p);
 }
-inline void store_some(float* p, F x, int64_t count) {
+inline void store_first(float* p, F x, int64_t count) {
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), x);
 }
 
@@ -119,6 +119,11 @@ inline F keep(F x, int64_t begin, int64_t end, F other) {
   __mmask16 inside = _mm512_cmpge_epi32_mask(lane, _mm512_set1_epi32(static_cast<int32_t>(begin))) &
                      _mm512_cmplt_epi32_mask(lane, _mm512_set1_epi32(static_cast<int32_t>(end)));
   return _mm512_mask_blend_ps(inside, other, x);
+}
+// x * 2 ** n, n being what was added to 1.5 * 2 ** 23 to give `shifted`; both x and the result are normal.
+inline F add_exponent(F x, F shifted) {
+  return _mm512_castsi512_ps(
+      _mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace {
 
 using F = float32x4_t;
 constexpr int kLanes = 4;
+constexpr int kRegisters = 32;
 
 inline F zero() { return vdupq_n_f32(0.0f); }
 inline F set1(float x) { return vdupq_n_f32(x); }
@@ -42,12 +43,12 @@ inline float reduce_add(F a) {
   return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
 }
 
-inline F load_some(const float* p, int64_t count, float fill) {
+inline F load_first(const float* p, int64_t count, float fill) {
   float lanes[kLanes] = {fill, fill, fill, fill};
   for (int64_t i = 0; i < count; ++i) lanes[i] = p[i];
   return vld1q_f32(lanes);
 }
-inline void store_some(float* p, F x, int64_t count) {
+inline void store_first(float* p, F x, int64_t count) {
   float lanes[kLanes];
   vst1q_f32(lanes, x);
   for (int64_t i = 0; i < count; ++i) p[i] = lanes[i];
@@ -107,9 +108,7 @@ inline F load_int8(const void* p) {
   std::memcpy(&four, p, sizeof four);
   return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))))));
 }
-inline void store_fp16(void* p, F x) {
-  vst1_u16(static_cast<uint16_t*>(p), vreinterpret_u16_f16(vcvt_f16_f32(x)));
-}
+inline void store_fp16(void* p, F x) { vst1_u16(static_cast<uint16_t*>(p), vreinterpret_u16_f16(vcvt_f16_f32(x))); }
 inline void store_int8(int8_t* p, F x) {
   int16x4_t halves = vqmovn_s32(vcvtnq_s32_f32(x));
   int8x8_t bytes = vqmovn_s16(vcombine_s16(halves, halves));
@@ -117,6 +116,20 @@ inline void store_int8(int8_t* p, F x) {
   std::memcpy(p, &four, sizeof four);
 }
 inline int32_t reduce_add_int(F whole) { return vaddvq_s32(vcvtnq_s32_f32(whole)); }
+inline void store_bf16(void* p, F x) {
+  uint32x4_t all = vreinterpretq_u32_f32(x), high = vshrq_n_u32(all, 16);
+  uint32x4_t odd = vandq_u32(high, vdupq_n_u32(1));
+  uint32x4_t rounded = vshrq_n_u32(vaddq_u32(all, vaddq_u32(odd, vdupq_n_u32(0x7fff))), 16);
+  uint32x4_t number = vceqq_f32(x, x);
+  vst1_u16(static_cast<uint16_t*>(p), vmovn_u32(vbslq_u32(number, rounded, vorrq_u32(high, vdupq_n_u32(0x40)))));
+}
+inline F keep(F x, int64_t begin, int64_t end, F other) {
+  float lanes[kLanes], others[kLanes];
+  store(lanes, x);
+  store(others, other);
+  for (int i = 0; i < kLanes; ++i) lanes[i] = i >= begin && i < end ? lanes[i] : others[i];
+  return load(lanes);
+}
 
 }  // namespace
 }  // namespace netgain

@@ -1,7 +1,6 @@
 // Sixteen floats without intrinsics: any processor, by the compiler's own vectors.
 #pragma once
 
-#include <cmath>
 #include <cstring>
 
 #include "formats.h"
@@ -10,12 +9,26 @@
 namespace netgain {
 namespace {
 
-typedef float F __attribute__((vector_size(64)));
-typedef int32_t Words __attribute__((vector_size(64)));
+typedef float Quarter __attribute__((vector_size(16)));
+typedef int32_t Words __attribute__((vector_size(16)));
+typedef uint32_t Bits __attribute__((vector_size(16)));
+
+// Four of the vectors that such a processor mostly has: what is wider than its own the compiler would
+// take to pieces of one float.
+struct F {
+  Quarter quarters[4];
+};
 constexpr int kLanes = 16;
 constexpr int kRegisters = 4;  // of a processor with sixteen of four floats
 
-inline F set1(float x) { return F{} + x; }
+template <class Each>
+inline F each_quarter(const Each& each) {
+  return {{each(0), each(1), each(2), each(3)}};
+}
+
+inline F set1(float x) {
+  return each_quarter([&](int) { return Quarter{x, x, x, x}; });
+}
 inline F zero() { return F{}; }
 inline F load(const float* p) {
   F x;
@@ -23,39 +36,63 @@ inline F load(const float* p) {
   return x;
 }
 inline void store(float* p, F x) { std::memcpy(p, &x, sizeof x); }
-inline F add(F a, F b) { return a + b; }
-inline F sub(F a, F b) { return a - b; }
-inline F mul(F a, F b) { return a * b; }
-inline F div(F a, F b) { return a / b; }
-inline F fma(F a, F b, F c) { return a * b + c; }  // two roundings: the instruction may be missing
-inline F max(F a, F b) { return a > b ? a : b; }
-inline F min(F a, F b) { return a < b ? a : b; }
-inline F abs(F a) { return a < 0.0f ? -a : a; }
-// Adding and taking away 1.5 * 2 ** 23 leaves the nearest whole number, ties to even.
-inline F round(F a) { return abs(a) < 4194304.0f ? (a + 12582912.0f) - 12582912.0f : a; }
-inline F sqrt(F a) {
-  for (int i = 0; i < kLanes; ++i) a[i] = std::sqrt(a[i]);
-  return a;
+inline F add(F a, F b) {
+  return each_quarter([&](int i) { return a.quarters[i] + b.quarters[i]; });
 }
-inline F power_of_two(F n) {
-  Words bits = (__builtin_convertvector(n, Words) + 127) << 23;
-  F x;
+inline F sub(F a, F b) {
+  return each_quarter([&](int i) { return a.quarters[i] - b.quarters[i]; });
+}
+inline F mul(F a, F b) {
+  return each_quarter([&](int i) { return a.quarters[i] * b.quarters[i]; });
+}
+inline F div(F a, F b) {
+  return each_quarter([&](int i) { return a.quarters[i] / b.quarters[i]; });
+}
+inline F fma(F a, F b, F c) { return add(mul(a, b), c); }  // two roundings: the instruction may be missing
+inline F max(F a, F b) {
+  return each_quarter([&](int i) { return a.quarters[i] > b.quarters[i] ? a.quarters[i] : b.quarters[i]; });
+}
+inline F min(F a, F b) {
+  return each_quarter([&](int i) { return a.quarters[i] < b.quarters[i] ? a.quarters[i] : b.quarters[i]; });
+}
+
+inline Bits bits_of(Quarter x) {
+  Bits bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline Quarter of_bits(Bits bits) {
+  Quarter x;
   std::memcpy(&x, &bits, sizeof x);
   return x;
 }
-constexpr float kCounter = 12582912.0f;
-inline F scale_by_counted(F x, F counted) {
-  typedef uint32_t Bits __attribute__((vector_size(64)));
-  Bits of_x, of_counted;
-  std::memcpy(&of_x, &x, sizeof x);
-  std::memcpy(&of_counted, &counted, sizeof counted);
-  of_x += of_counted << 23;
-  std::memcpy(&x, &of_x, sizeof x);
-  return x;
+
+inline F abs(F a) {
+  return each_quarter([&](int i) { return of_bits(bits_of(a.quarters[i]) & 0x7fffffffu); });
 }
+// Adding and taking away 1.5 * 2 ** 23 leaves the nearest whole number, ties to even.
+constexpr float kCounter = 12582912.0f;
+inline F round(F a) {
+  const F magnitude = abs(a);
+  return each_quarter([&](int i) {
+    return magnitude.quarters[i] < 4194304.0f ? (a.quarters[i] + kCounter) - kCounter : a.quarters[i];
+  });
+}
+inline F sqrt(F a) {
+  float lanes[kLanes];
+  store(lanes, a);
+  for (int i = 0; i < kLanes; ++i) lanes[i] = __builtin_sqrtf(lanes[i]);
+  return load(lanes);
+}
+inline F scale_by_counted(F x, F counted) {
+  return each_quarter([&](int i) { return of_bits(bits_of(x.quarters[i]) + (bits_of(counted.quarters[i]) << 23)); });
+}
+inline F power_of_two(F n) { return scale_by_counted(set1(1.0f), add(n, set1(kCounter))); }
 inline float reduce_max(F a) {
-  float largest = a[0];
-  for (int i = 1; i < kLanes; ++i) largest = a[i] > largest ? a[i] : largest;
+  float lanes[kLanes];
+  store(lanes, a);
+  float largest = lanes[0];
+  for (int i = 1; i < kLanes; ++i) largest = lanes[i] > largest ? lanes[i] : largest;
   return largest;
 }
 inline float reduce_add(F a) {
@@ -67,29 +104,56 @@ inline float reduce_add(F a) {
   return sums[0];
 }
 
-inline F load_some(const float* p, int64_t count, float fill) {
+inline F load_first(const float* p, int64_t count, float fill) {
   F x = set1(fill);
   std::memcpy(&x, p, static_cast<size_t>(count) * sizeof(float));
   return x;
 }
-inline void store_some(float* p, F x, int64_t count) { std::memcpy(p, &x, static_cast<size_t>(count) * sizeof(float)); }
+inline void store_first(float* p, F x, int64_t count) {
+  std::memcpy(p, &x, static_cast<size_t>(count) * sizeof(float));
+}
 
-using Mask = Words;  // -1 or 0
-inline Mask greater(F a, F b) { return a > b; }
-inline Mask greater_equal(F a, F b) { return a >= b; }
-inline Mask equal(F a, F b) { return a == b; }
-inline Mask both(Mask a, Mask b) { return a & b; }
-inline F keep(F x, Mask mask) { return mask ? x : F{}; }
+struct Mask {
+  Words quarters[4];  // -1 or 0
+};
+inline Mask greater(F a, F b) {
+  Mask mask;
+  for (int i = 0; i < 4; ++i) mask.quarters[i] = a.quarters[i] > b.quarters[i];
+  return mask;
+}
+inline Mask greater_equal(F a, F b) {
+  Mask mask;
+  for (int i = 0; i < 4; ++i) mask.quarters[i] = a.quarters[i] >= b.quarters[i];
+  return mask;
+}
+inline Mask equal(F a, F b) {
+  Mask mask;
+  for (int i = 0; i < 4; ++i) mask.quarters[i] = a.quarters[i] == b.quarters[i];
+  return mask;
+}
+inline Mask both(Mask a, Mask b) {
+  for (int i = 0; i < 4; ++i) a.quarters[i] &= b.quarters[i];
+  return a;
+}
+inline F keep(F x, Mask mask) {
+  return each_quarter(
+      [&](int i) { return of_bits(bits_of(x.quarters[i]) & reinterpret_cast<Bits>(mask.quarters[i])); });
+}
 inline uint32_t bits(Mask mask) {
-  uint32_t chosen = 0;
-  for (int i = 0; i < kLanes; ++i) chosen |= static_cast<uint32_t>(mask[i] & 1) << i;
-  return chosen;
+  const Words bit_of_lane = {1, 2, 4, 8};
+  Words chosen = {};
+  for (int i = 0; i < 4; ++i) chosen |= mask.quarters[i] & (bit_of_lane << 4 * i);
+  return static_cast<uint32_t>(chosen[0] | chosen[1] | chosen[2] | chosen[3]);
 }
 inline int compress(float* p, F x, Mask mask) {
+  int32_t chosen[kLanes];
+  float lanes[kLanes];
+  std::memcpy(chosen, &mask, sizeof chosen);
+  store(lanes, x);
   int count = 0;
   for (int i = 0; i < kLanes; ++i) {
-    p[count] = x[i];
-    count -= mask[i];
+    p[count] = lanes[i];
+    count -= chosen[i];
   }
   return count;
 }
@@ -98,7 +162,9 @@ struct Sums {
   double lanes[kLanes] = {};
 };
 inline void accumulate(Sums& sums, F x) {
-  for (int i = 0; i < kLanes; ++i) sums.lanes[i] += x[i];
+  float lanes[kLanes];
+  store(lanes, x);
+  for (int i = 0; i < kLanes; ++i) sums.lanes[i] += lanes[i];
 }
 inline double total(const Sums& sums) {
   double sum = 0.0;
@@ -108,45 +174,65 @@ inline double total(const Sums& sums) {
 
 inline F load_fp16(const void* p) {
   uint16_t halves[kLanes];
+  float lanes[kLanes];
   std::memcpy(halves, p, sizeof halves);
-  F x;
-  for (int i = 0; i < kLanes; ++i) x[i] = fp16_to_float(halves[i]);
-  return x;
+  for (int i = 0; i < kLanes; ++i) lanes[i] = fp16_to_float(halves[i]);
+  return load(lanes);
 }
 inline F load_bf16(const void* p) {
   uint16_t halves[kLanes];
+  float lanes[kLanes];
   std::memcpy(halves, p, sizeof halves);
-  F x;
-  for (int i = 0; i < kLanes; ++i) x[i] = bf16_to_float(halves[i]);
-  return x;
+  for (int i = 0; i < kLanes; ++i) lanes[i] = bf16_to_float(halves[i]);
+  return load(lanes);
 }
 inline F load_int8(const void* p) {
-  const int8_t* bytes = static_cast<const int8_t*>(p);
-  F x;
-  for (int i = 0; i < kLanes; ++i) x[i] = bytes[i];
-  return x;
+  int8_t bytes[kLanes];
+  float lanes[kLanes];
+  std::memcpy(bytes, p, sizeof bytes);
+  for (int i = 0; i < kLanes; ++i) lanes[i] = bytes[i];
+  return load(lanes);
 }
 inline void store_fp16(void* p, F x) {
+  float lanes[kLanes];
   uint16_t halves[kLanes];
-  for (int i = 0; i < kLanes; ++i) halves[i] = float_to_fp16(x[i]);
+  store(lanes, x);
+  for (int i = 0; i < kLanes; ++i) halves[i] = float_to_fp16(lanes[i]);
+  std::memcpy(p, halves, sizeof halves);
+}
+inline void store_bf16(void* p, F x) {
+  float lanes[kLanes];
+  uint16_t halves[kLanes];
+  store(lanes, x);
+  for (int i = 0; i < kLanes; ++i) halves[i] = float_to_bf16(lanes[i]);
   std::memcpy(p, halves, sizeof halves);
 }
 inline void store_int8(int8_t* p, F x) {
-  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(x[i]);
+  float lanes[kLanes];
+  store(lanes, x);
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(static_cast<int32_t>(lanes[i]));
 }
 inline int32_t reduce_add_int(F whole) {
+  float lanes[kLanes];
+  store(lanes, whole);
   int32_t sum = 0;
-  for (int i = 0; i < kLanes; ++i) sum += static_cast<int32_t>(whole[i]);
+  for (int i = 0; i < kLanes; ++i) sum += static_cast<int32_t>(lanes[i]);
   return sum;
 }
-inline void store_bf16(void* p, F x) {
-  uint16_t halves[kLanes];
-  for (int i = 0; i < kLanes; ++i) halves[i] = float_to_bf16(x[i]);
-  std::memcpy(p, halves, sizeof halves);
-}
 inline F keep(F x, int64_t begin, int64_t end, F other) {
-  Words lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  return ((lane >= static_cast<int32_t>(begin)) & (lane < static_cast<int32_t>(end))) ? x : other;
+  float lanes[kLanes], others[kLanes];
+  store(lanes, x);
+  store(others, other);
+  for (int i = 0; i < kLanes; ++i) lanes[i] = i >= begin && i < end ? lanes[i] : others[i];
+  return load(lanes);
+}
+inline F add_exponent(F x, F shifted) {
+  Words bits, power;
+  std::memcpy(&bits, &x, sizeof bits);
+  std::memcpy(&power, &shifted, sizeof power);
+  bits += power << 23;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
 }
 
 }  // namespace

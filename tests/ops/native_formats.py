@@ -1,0 +1,81 @@
+"""What formats.h lays down, in numpy.
+
+Dimensions: N rows, I columns, B blocks of 32 columns, O rows of a table.
+"""
+
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+FP32, BF16, FP16, Q8_0, Q4_0, Q4_1 = range(6)
+TILE: Final = 16
+BLOCK: Final = 32
+ROW_GROUP: Final = 16
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """`QuantizedRows` of formats.h, for N rows."""
+
+    rows: int
+    values: NDArray[np.int8]
+    scales: NDArray[np.float32]
+    sums: NDArray[np.int32]
+    scaled_sums: NDArray[np.float32]
+
+    @staticmethod
+    def empty(rows: int, columns: int) -> "Quantized":
+        blocks = -(-columns // BLOCK)
+        grouped = -(-rows // ROW_GROUP), blocks, ROW_GROUP
+        return Quantized(
+            rows,
+            np.full((*grouped, BLOCK), 55, np.int8),
+            np.full(grouped, 55, np.float32),
+            np.full(grouped, 55, np.int32),
+            np.full(grouped, 55, np.float32),
+        )
+
+    def buffers(self) -> tuple[NDArray[np.generic], ...]:
+        """As a unit takes them."""
+        return self.values, self.scales, self.sums, self.scaled_sums
+
+    def by_row(self) -> tuple[NDArray[np.float64], ...]:
+        """Values [N, I]; scales, sums and scaled sums [N, B]. All fit doubles exactly."""
+        groups, blocks = self.scales.shape[:2]
+        rows = groups * ROW_GROUP
+        values_NI = self.values.transpose(0, 2, 1, 3).reshape(rows, blocks * BLOCK)
+        others = self.scales, self.sums, self.scaled_sums
+        others_NB = [each.transpose(0, 2, 1).reshape(rows, blocks) for each in others]
+        return tuple(each[: self.rows].astype(np.float64) for each in (values_NI, *others_NB))
+
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def pad_rows(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Zero rows up to a whole tile."""
+    missing = [(0, -len(array) % TILE), *[(0, 0)] * (array.ndim - 1)]
+    return np.pad(array, missing)
+
+
+def packed_dense(values_OI: NDArray[np.generic]) -> NDArray[np.uint8]:
+    padded_OI = pad_rows(values_OI)
+    tiles = padded_OI.reshape(-1, TILE, padded_OI.shape[1]).transpose(0, 2, 1)
+    return np.ascontiguousarray(tiles).view(np.uint8).reshape(-1)
+
+
+def packed_blocks(
+    halves_OBX: NDArray[np.float16], q_OBK: NDArray[np.int8], weight_format: int
+) -> NDArray[np.uint8]:
+    """The tiles of formats.h; `halves_OBX`: scale, and minimum where there is one."""
+    halves_OBX, q_OBK = pad_rows(halves_OBX), pad_rows(q_OBK)
+    blocks = q_OBK.shape[1]
+    head = halves_OBX.reshape(-1, TILE, blocks, halves_OBX.shape[2]).transpose(0, 2, 3, 1)
+    quads = q_OBK.view(np.uint8).reshape(-1, TILE, blocks, 8, 4).transpose(0, 2, 3, 1, 4)
+    if weight_format != Q8_0:
+        quads = quads[:, :, 0::2] | quads[:, :, 1::2] * np.uint8(16)
+    tiles = (len(q_OBK) // TILE, blocks, -1)
+    head_bytes = np.ascontiguousarray(head).view(np.uint8).reshape(tiles)
+    return np.concatenate([head_bytes, quads.reshape(tiles)], axis=2).reshape(-1)
