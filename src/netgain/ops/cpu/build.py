@@ -87,7 +87,7 @@ def find_compiler() -> tuple[str, ...] | None:
 
 
 def build(folder: Path = HERE, destination: Path | None = None) -> Built | NotBuilt:
-    """Compiles what is in `folder/native` into `destination` (by default where `library.py` looks for it).
+    """Compiles what is in `folder/native` into `destination`, by default where `load` looks for it.
 
     The units are compiled side by side, one per core. In a checkout, objects are kept in
     `build/native`, so that only what changed is compiled again. What stands in for the library
