@@ -13,7 +13,7 @@ from tests.paged import flat_inputs, int32
 
 from netgain.kv.geometry import KVGroup
 from netgain.ops.backend import Backend, StepRunner
-from netgain.ops.interface import AttentionSpec, StepOps, Value
+from netgain.ops.interface import Activation, AttentionSpec, StepOps, Value
 from netgain.ops.step_inputs import StepInputs
 from netgain.ops.stored import StoredRows, StoredType
 from netgain.ops.weights import LinearWeight, MatrixSpec
@@ -27,11 +27,17 @@ def matrix(
     bias: NDArray[np.float32] | None = None,
     *,
     embedding: bool = False,
+    gated: bool = False,
 ) -> LinearWeight:
     """A float32 matrix, handed over in two chunks, the last rows first."""
     rows, columns = values.shape
     spec = MatrixSpec(
-        "probe", (rows, columns), (StoredType.F32,), bias is not None, embedding=embedding
+        "probe",
+        (rows, columns),
+        (StoredType.F32,),
+        bias is not None,
+        embedding=embedding,
+        gated=gated,
     )
     sink = backend.matrix(spec)
     half = rows // 2
@@ -76,24 +82,30 @@ class LinearProbe:
 
 
 @dataclass(frozen=True)
-class SiluMulProbe:
+class GatedProbe:
     table: LinearWeight
+    gate_up: LinearWeight
+    activation: Activation
     inverse_frequencies: NDArray[np.float32] = field(default_factory=lambda: NO_ROTATION)
 
     def forward(self, ops: StepOps[Value]) -> Value:
-        return ops.logit_rows(ops.silu_mul(ops.embedding(self.table)))
+        return ops.logit_rows(
+            ops.gated(ops.embedding(self.table), self.gate_up, self.activation)
+        )
 
 
 @dataclass(frozen=True)
-class AddProbe:
-    """`x + (x + x)`."""
+class ResidualProbe:
+    """`x + x @ weight.T`, the residual read again afterwards: `y + x @ weight.T`."""
 
     table: LinearWeight
+    weight: LinearWeight
     inverse_frequencies: NDArray[np.float32] = field(default_factory=lambda: NO_ROTATION)
 
     def forward(self, ops: StepOps[Value]) -> Value:
-        y = ops.add(ops.embedding(self.table), ops.embedding(self.table))
-        return ops.logit_rows(ops.add(ops.embedding(self.table), y))
+        x = ops.embedding(self.table)
+        y = ops.linear(x, self.weight, ops.embedding(self.table))
+        return ops.logit_rows(ops.linear(x, self.weight, y))
 
 
 def rows_of(

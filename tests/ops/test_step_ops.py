@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from tests.backends import backend, backends
 from tests.ops.probes import (
     NO_ROTATION,
-    AddProbe,
+    ResidualProbe,
     AttentionProbe,
     LinearProbe,
     NormProbe,
     Sequences,
-    SiluMulProbe,
+    GatedProbe,
     matrix,
     rows_of,
     runner_of,
@@ -28,7 +28,8 @@ from tests.paged import LEFT_BEHIND
 
 from netgain.kv.geometry import KVGroup
 from netgain.ops.backend import Backend, StepRunner
-from netgain.ops.interface import AttentionSpec, StepModel
+from netgain.ops.choices import KVFormat, WeightFormat
+from netgain.ops.interface import Activation, AttentionSpec, StepModel
 from netgain.ops.stored import StoredType
 from netgain.ops.weights import MatrixSpec
 
@@ -40,7 +41,7 @@ Slice = tuple[int, int]  # queries, context
 
 @pytest.fixture(scope="module", params=backends())
 def ops(request: pytest.FixtureRequest) -> Backend:
-    return backend(request.param)
+    return backend(request.param, WeightFormat.FP32, KVFormat.FP32)
 
 
 def group(made: Backend) -> KVGroup:
@@ -200,17 +201,32 @@ def test_linear_is_its_formula(ops: Backend, biased: bool) -> None:
     assert probe.weight.stored_bytes >= 64 * 32 // 2
 
 
-def test_silu_times_up_is_its_formula(ops: Backend) -> None:
-    x = random_rows(5, 64)
-    found = rows_of(runner(ops, SiluMulProbe(matrix(ops, x, embedding=True))), [1, 3], [0, 1])
-    gate, up = np.split(x[[1, 3]].astype(np.float64), 2, axis=1)
-    assert np.allclose(found, gate / (1 + np.exp(-gate)) * up, atol=1e-6)
+@pytest.mark.parametrize("features", [32, 40, 64])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("activation", list(Activation))
+def test_a_gated_layer_is_its_formula(
+    ops: Backend, activation: Activation, biased: bool, features: int
+) -> None:
+    x, weight = random_rows(5, 32), random_rows(2 * features, 32, seed=1)
+    bias = random_rows(1, 2 * features, seed=2)[0] if biased else None
+    table, gate_up = matrix(ops, x, embedding=True), matrix(ops, weight, bias, gated=True)
+    found = rows_of(runner(ops, GatedProbe(table, gate_up, activation)), [1, 3], [0, 1])
+    both = x[[1, 3]].astype(np.float64) @ weight.T + (0 if bias is None else bias)
+    gate, up = np.split(both, 2, axis=1)
+    if activation is Activation.SILU:
+        expected = gate / (1 + np.exp(-gate)) * up
+    else:
+        inner = np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3)
+        expected = 0.5 * gate * (1 + np.tanh(inner)) * up
+    assert np.allclose(found, expected, atol=2e-5)
 
 
-def test_sums_are_sums(ops: Backend) -> None:
-    x = random_rows(5, 32)
-    found = rows_of(runner(ops, AddProbe(matrix(ops, x, embedding=True))), [1, 3], [0, 1])
-    assert np.array_equal(found, x[[1, 3]] + (x[[1, 3]] + x[[1, 3]]))
+def test_a_residual_is_added(ops: Backend) -> None:
+    x, weight = random_rows(5, 32), random_rows(32, 32, seed=1)
+    probe = ResidualProbe(matrix(ops, x, embedding=True), matrix(ops, weight))
+    found = rows_of(runner(ops, probe), [1, 3], [0, 1])
+    rows = x[[1, 3]].astype(np.float64)
+    assert np.allclose(found, rows + 2 * (rows @ weight.T), atol=2e-5)
 
 
 def test_a_matrix_takes_the_memory_that_was_planned(ops: Backend) -> None:

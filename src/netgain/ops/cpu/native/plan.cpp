@@ -86,6 +86,7 @@ int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logi
 void Plan::add(const NgOp& op) {
   const int index = static_cast<int>(ops_.size());
   ops_.push_back(op);
+  if (op.kind == kNgEmbed) token_limit_ = op.rows;
   if (op.kind == kNgAttention) {
     for (Part part : {Part::kStore, Part::kAttend, Part::kMerge}) phases_.push_back({part, index, 0, 0, 0, 0});
   } else {
@@ -100,7 +101,7 @@ void Plan::finish(int logits) {
 
 bool Plan::run(const NgStep& step) {
   for (int64_t t = 0; t < step.tokens; ++t) {
-    if (step.token_ids[t] < 0 || step.token_ids[t] >= vocabulary_) return false;
+    if (step.token_ids[t] < 0 || step.token_ids[t] >= token_limit_) return false;
   }
   step_ = &step;
   if (slice_of_.size() < static_cast<size_t>(step.tokens)) slice_of_.resize(static_cast<size_t>(step.tokens));
@@ -219,7 +220,7 @@ void Plan::execute(int index, int chunk, int worker) {
   }
   const NgOp& op = ops_[static_cast<size_t>(phase.op)];
   const Value& in = values_[static_cast<size_t>(op.in)];
-  const Value& out = values_[static_cast<size_t>(op.out)];
+  const Value out = value(op.out);
   if (op.kind == kNgAttention && phase.part != Part::kStore) {
     const AttentionPlan& plan = groups_[static_cast<size_t>(op.group)].attention;
     const int64_t begin = chunk * phase.row_chunk;
@@ -265,11 +266,17 @@ void Plan::finished(int index) {
   phase_began_ = now;
 }
 
+// The logits may be wanted in the caller's memory.
+Plan::Value Plan::value(int id) const {
+  Value found = values_[static_cast<size_t>(id)];
+  if (id == logits_ && step_->logits) found.x = step_->logits;
+  return found;
+}
+
 LinearArgs Plan::linear_args(const NgOp& op) const {
   const Value& in = values_[static_cast<size_t>(op.in)];
-  const Value& out = values_[static_cast<size_t>(op.out)];
-  float* y = op.out == logits_ && step_->logits ? step_->logits : out.x;
-  LinearArgs args{matrix_of(op), in.x, in.columns, in.rows, y, out.columns, nullptr, 0};
+  const Value out = value(op.out);
+  LinearArgs args{matrix_of(op), in.x, in.columns, in.rows, out.x, out.columns, nullptr, 0};
   if (op.residual >= 0) {
     const Value& residual = values_[static_cast<size_t>(op.residual)];
     args.residual = residual.x;
@@ -280,14 +287,14 @@ LinearArgs Plan::linear_args(const NgOp& op) const {
 
 NormArgs Plan::norm_args(const NgOp& op) const {
   const Value& in = values_[static_cast<size_t>(op.in)];
-  const Value& out = values_[static_cast<size_t>(op.out)];
+  const Value out = value(op.out);
   return {in.x, in.columns, in.columns, op.gain, op.eps, out.x, out.columns, out.rows};
 }
 
 AttentionArgs Plan::attention_args(const NgOp& op) const {
   const Group& group = groups_[static_cast<size_t>(op.group)];
   const Value& in = values_[static_cast<size_t>(op.in)];
-  const Value& out = values_[static_cast<size_t>(op.out)];
+  const Value out = value(op.out);
   AttentionArgs args{};
   args.step = group.view;
   args.layout = group.layout;

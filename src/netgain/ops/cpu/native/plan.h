@@ -116,6 +116,7 @@ class Plan final : public Program {
   template <class T>
   T* allocate(int64_t count);
   int64_t rows_of(const Value& value) const { return value.logit_rows ? step_->logit_rows : step_->tokens; }
+  Value value(int id) const;
   LinearArgs linear_args(const NgOp& op) const;
   NormArgs norm_args(const NgOp& op) const;
   AttentionArgs attention_args(const NgOp& op) const;
@@ -138,6 +139,7 @@ class Plan final : public Program {
   std::vector<int32_t> slice_of_;
   float *cosines_, *sines_;
   int logits_ = -1;
+  int64_t token_limit_ = 0;  // rows of the embedding
   const NgStep* step_ = nullptr;
   bool timed_ = false;
   int64_t phase_began_ = 0;
