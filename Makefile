@@ -73,4 +73,4 @@ format: install
 	@$(BIN)/clang-format -i $(CPP) $(CPP_TESTS)
 
 clean:
-	rm -rf $(VENV) build $(CPU)/_native.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build $(CPU)/native/_native.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

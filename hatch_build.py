@@ -15,7 +15,14 @@ from hatchling.builders.wheel import WheelBuilder, WheelBuilderConfig
 sys.path.insert(0, str(Path(__file__).resolve().parent / "src"))
 
 from netgain.ops.cpu.build import Built, build, describe
-from netgain.ops.cpu.sources import BUILD_COMMAND, HERE, LIBRARY_NAME, REASON_NAME, build_command
+from netgain.ops.cpu.sources import (
+    BUILD_COMMAND,
+    HERE,
+    LIBRARY_NAME,
+    REASON_NAME,
+    SOURCES_NAME,
+    build_command,
+)
 
 
 class NativeLibraryHook(BuildHookInterface[WheelBuilderConfig]):
@@ -31,7 +38,7 @@ class NativeLibraryHook(BuildHookInterface[WheelBuilderConfig]):
         result = build(destination=folder / LIBRARY_NAME)
         self.app.display_info(describe(result, BUILD_COMMAND))
         name = LIBRARY_NAME if isinstance(result, Built) else REASON_NAME
-        target = HERE.relative_to(Path(self.root) / "src") / name
+        target = HERE.relative_to(Path(self.root) / "src") / SOURCES_NAME / name
         build_data["force_include"] = {str(folder / name): target.as_posix()}
         if isinstance(result, Built):
             build_data["pure_python"] = False

@@ -69,6 +69,8 @@ TORCH_FREE = [
     "netgain.ops.stored_type",
     "netgain.ops.weights",
     "netgain.server.run",
+    "netgain.ops.cpu.library",
+    "netgain.ops.cpu.packing",
     "netgain.sim.clock",
     "netgain.sim.simulator",
     "netgain.sim.step_outcome",

@@ -1,4 +1,4 @@
-"""Compiles `native/*.cpp` into `_native.so` with the system's C++ compiler.
+"""Compiles `native/*.cpp` into `native/_native.so` with the system's C++ compiler.
 
 Who calls it: the build hook (`hatch_build.py`, wheels and editable installs), `make native`, and
 `python -m netgain.ops.cpu.build` in any installation, for a compiler that was installed later. The
@@ -32,6 +32,7 @@ from netgain.ops.cpu.sources import (
     LIBRARY_NAME,
     LINK_FLAGS,
     REASON_NAME,
+    SOURCES_NAME,
     build_command,
     checkout_of,
     source_version,
@@ -86,14 +87,15 @@ def find_compiler() -> tuple[str, ...] | None:
 
 
 def build(folder: Path = HERE, destination: Path | None = None) -> Built | NotBuilt:
-    """Compiles `folder/native` into `destination` (by default where `library.py` looks for it).
+    """Compiles what is in `folder/native` into `destination`, by default where `load` looks for it.
 
     The units are compiled side by side, one per core. In a checkout, objects are kept in
     `build/native`, so that only what changed is compiled again. What stands in for the library
     where there is none, the reason, is written or removed beside it.
     """
-    library = destination or folder / LIBRARY_NAME
-    result = _build(folder / "native", library, checkout_of(folder))
+    sources = folder / SOURCES_NAME
+    library = destination or sources / LIBRARY_NAME
+    result = _build(sources, library, checkout_of(folder))
     reason = library.with_name(REASON_NAME)
     if isinstance(result, Built):
         reason.unlink(missing_ok=True)
@@ -108,7 +110,7 @@ def check(folder: Path = HERE) -> NotBuilt | None:
     compiler = find_compiler()
     if compiler is None:
         return NotBuilt("no C++ compiler was found, so the C++ was not checked")
-    units, _ = _units(compiler, folder / "native")
+    units, _ = _units(compiler, folder / SOURCES_NAME)
     command = (*compiler, *COMMON_FLAGS, *WARNINGS, "-fsyntax-only")
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         runs = list(pool.map(lambda unit: _run((*command, *unit.flags, str(unit.source))), units))

@@ -13,6 +13,7 @@ from netgain.ops.cpu.sources import (
     HERE,
     LIBRARY_NAME,
     REASON_NAME,
+    SOURCES_NAME,
     build_command,
     checkout_of,
     source_version,
@@ -42,7 +43,8 @@ def load(folder: Path = HERE) -> Library | Unavailable:
     Raises `ConfigurationError` if `NETGAIN_ISA` names none, or one that the library or this
     processor lacks.
     """
-    path = folder / LIBRARY_NAME
+    sources = folder / SOURCES_NAME
+    path = sources / LIBRARY_NAME
     command = build_command(folder)
     if not path.exists():
         return Unavailable(_why_missing(folder).replace("{command}", command))
@@ -53,8 +55,7 @@ def load(folder: Path = HERE) -> Library | Unavailable:
         version = handle.ng_version().decode()
     except (OSError, AttributeError) as error:
         return Unavailable(f"{path} cannot be loaded ({error}); rebuild with: {command}")
-    sources = folder / "native"
-    if sources.is_dir() and version != source_version(sources):
+    if any(sources.glob("*.cpp")) and version != source_version(sources):
         return Unavailable(
             f"the native CPU library was built from other sources; rebuild with: {command}"
         )
@@ -62,7 +63,7 @@ def load(folder: Path = HERE) -> Library | Unavailable:
 
 
 def _why_missing(folder: Path) -> str:
-    reason = folder / REASON_NAME
+    reason = folder / SOURCES_NAME / REASON_NAME
     if reason.exists():
         when = "last built" if checkout_of(folder) else "installed"
         return f"when netgain was {when}, {reason.read_text().strip()}"

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
+# Beside its sources, in a folder that is no package: Python would take it for a module of its own.
+SOURCES_NAME: Final = "native"
 LIBRARY_NAME: Final = "_native.so"
 # Why there is no library, in place of it; `{command}` stands for the command that builds it.
 REASON_NAME: Final = "_native.txt"
