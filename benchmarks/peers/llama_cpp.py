@@ -33,14 +33,14 @@ class LlamaCpp:
         """
         said: list[str] = []
 
-        @lib.llama_log_callback
         def log(_level: int, text: bytes, _data: ctypes.c_void_p) -> None:
             line = " ".join(text.decode("utf-8", "replace").split())
             if _WORTH_KNOWING.search(line):
                 said.append(line.partition(": ")[2])
 
-        self._log = log  # llama.cpp keeps the pointer, not the object
-        lib.llama_log_set(log, ctypes.c_void_p(0))
+        # llama.cpp keeps the pointer, not the object.
+        self._log = lib.llama_log_callback(log)
+        lib.llama_log_set(self._log, ctypes.c_void_p(0))
         lib.llama_backend_init()
         model = lib.llama_model_load_from_file(
             request.model.encode(), lib.llama_model_default_params()
@@ -49,7 +49,9 @@ class LlamaCpp:
             raise RuntimeError(f"llama.cpp cannot load {request.model}")
         self._vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model))
         self._one = _Context(model, request, 1, request.longest_tokens)
-        self._many = _Context(model, request, request.sequences, request.context_tokens)
+        self._many = self._one
+        if request.sequences > 1:
+            self._many = _Context(model, request, request.sequences, request.context_tokens)
         return {
             "llama-cpp-python": version("llama-cpp-python"),
             "system": lib.llama_print_system_info().decode().strip(),

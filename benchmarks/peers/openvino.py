@@ -13,6 +13,9 @@ import openvino_genai as genai
 
 from benchmarks.peers.protocol import LoadRequest, Times, check_counts, seconds_since, serve
 
+_BLOCK_TOKENS = 32
+"""Of the CPU plugin's paged cache."""
+
 
 class OpenVINO:
     """A `ContinuousBatchingPipeline`, driven one step at a time."""
@@ -23,11 +26,13 @@ class OpenVINO:
         Options: any property of the CPU plugin, for example `INFERENCE_PRECISION_HINT`.
         """
         scheduler = genai.SchedulerConfig()
-        # A prompt is one step, as for everyone here; the cache grows as needed.
+        # A prompt is one step, as for everyone here.
         scheduler.dynamic_split_fuse = False
         scheduler.max_num_batched_tokens = request.step_tokens
         scheduler.max_num_seqs = request.sequences
         scheduler.enable_prefix_caching = False
+        tokens = max(request.sequences * request.context_tokens, request.longest_tokens)
+        scheduler.num_kv_blocks = tokens // _BLOCK_TOKENS + request.sequences
         properties = {"INFERENCE_NUM_THREADS": request.threads} | dict(request.options)
         self._pipeline = genai.ContinuousBatchingPipeline(
             request.model, scheduler, "CPU", properties
@@ -37,9 +42,7 @@ class OpenVINO:
             "openvino-genai": version("openvino-genai"),
             "openvino": version("openvino"),
             "precision": precision(properties),
-            "capabilities": " ".join(
-                ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-            ),
+            "capabilities": " ".join(ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")),
         }
 
     def generate(self, prompts: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[Times]:
@@ -77,7 +80,8 @@ def precision(properties: dict[str, object]) -> str:
     value = opset.parameter([1], np.float32)
     model = ov.Model([opset.add(value, value)], [value])
     compiled = ov.Core().compile_model(model, "CPU", properties)
-    return str(compiled.get_property("INFERENCE_PRECISION_HINT"))
+    kind: str = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+    return kind
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """How the orchestrator talks to one engine in another process and another environment.
 
 One JSON object a line. Requests: `{"do": "load", ...}` answered by what was loaded, and
-`{"do": "generate", "prompts": [...], "tokens": [...]}` answered by two times a sequence. An answer is
-`{"ok": ...}` or `{"error": "last line of the exception"}`; after an error in `load` the process
-ends. Between requests the process blocks in `read`.
+`{"do": "generate", "prompts": [...], "tokens": [...]}` answered by two times a sequence. An
+answer is `{"ok": ...}` or `{"error": "last line of the exception"}`; after an error in `load` the
+process ends. Between requests the process blocks in `read`.
 
 Adapters run in environments without netgain, so this module takes nothing but the standard
 library.
@@ -69,14 +69,14 @@ class Adapter(Protocol):
         ...
 
 
-class WrongAnswer(RuntimeError):
+class WrongAnswerError(RuntimeError):
     """An engine stopped early: its time would be of less work than asked."""
 
 
 def check_counts(got: Sequence[int], asked: Sequence[int]) -> None:
-    """Raises `WrongAnswer` unless every sequence has as many new tokens as were asked for."""
+    """Raises `WrongAnswerError` unless every sequence has as many new tokens as were asked for."""
     if list(got) != list(asked):
-        raise WrongAnswer(f"asked for {list(asked)} new tokens, got {list(got)}")
+        raise WrongAnswerError(f"asked for {list(asked)} new tokens, got {list(got)}")
 
 
 def serve(adapter: Adapter) -> None:

@@ -22,7 +22,8 @@ class Transformers:
         torch.set_grad_enabled(False)
         self._model = AutoModelForCausalLM.from_pretrained(
             request.checkpoint, dtype=torch.float32, attn_implementation="sdpa"
-        ).eval()
+        )
+        self._model.requires_grad_(False)
         return {
             "transformers": version("transformers"),
             "torch": torch.__version__,
@@ -47,13 +48,14 @@ class Transformers:
                 cache.batch_select_indices(torch.arange(running))
             newest = self._step(newest[:, None], cache)
             now = seconds_since(began)
-            last |= {index: now for index in order[:running]}
+            last |= dict.fromkeys(order[:running], now)
         return [Times(first, last[index]) for index in range(len(prompts))]
 
     def _step(self, ids: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
         """Greedy next token `[batch]` after `ids` `[batch, tokens]`."""
-        out = self._model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        return out.logits[:, -1].argmax(-1)
+        out = self._model(input_ids=ids, cache=cache, use_cache=True, logits_to_keep=1)
+        newest: torch.Tensor = out.logits[:, -1].argmax(-1)
+        return newest
 
 
 if __name__ == "__main__":

