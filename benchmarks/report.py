@@ -3,16 +3,22 @@
 import json
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
 JSON = Mapping[str, object]
+_MATTER: Final = (
+    *("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16"),
+    *("amx_int8", "amx_bf16", "asimd", "asimddp", "i8mm", "bf16", "sve", "sve2"),
+)
 
 
 def machine() -> dict[str, object]:
@@ -25,22 +31,51 @@ def machine() -> dict[str, object]:
         ),
         platform.processor(),
     )
-    return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "isa": instruction_sets(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "system": platform.platform(),
+        "load_average": os.getloadavg()[0],
+    }
 
 
-def write(path: Path | None, rows: Sequence[JSON], packages: Sequence[str] = ()) -> None:
-    """Writes rows with machine, versions, command and time; `-` prints them."""
+def instruction_sets() -> list[str]:
+    """Those of the processor's flags that matter to matrix kernels."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("flags", "Features")):
+            flags = set(line.partition(":")[2].split())
+            return [name for name in _MATTER if name in flags]
+    return []
+
+
+def command() -> str:
+    """How this benchmark was started."""
+    spec = sys.modules["__main__"].__spec__
+    name = spec.name.removesuffix(".__main__") if spec else Path(sys.argv[0]).name
+    return shlex.join(["python", "-m", name, *sys.argv[1:]])
+
+
+def write(
+    path: Path | None,
+    rows: Sequence[JSON],
+    packages: Sequence[str] = (),
+    extra: JSON | None = None,
+) -> None:
+    """Writes rows with machine, versions, command and time, and `extra`; `-` prints them."""
     if path is None:
         return
     content = json.dumps(
         {
-            "command": f"python -m benchmarks.{Path(sys.argv[0]).stem} {' '.join(sys.argv[1:])}",
+            "command": command(),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": machine(),
             "versions": {"python": platform.python_version()}
             | {name: version(name) for name in ("netgain", *packages)},
             "rows": list(rows),
-        },
+        }
+        | dict(extra or {}),
         indent=2,
     )
     if str(path) == "-":

@@ -1,0 +1,1 @@
+"""netgain beside other engines: same model, same token ids, alternately, in one run."""

@@ -1,0 +1,266 @@
+"""Who takes part, and how each one is started."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from benchmarks.peers.engine_process import EngineProcess
+from benchmarks.peers.environment import Environment, peers_folder
+from benchmarks.peers.failure import PeerError, last_words
+from benchmarks.peers.protocol import LoadRequest, Times
+from benchmarks.peers.results import NETGAIN
+from benchmarks.peers.server_process import ServerProcess
+from benchmarks.peers.tree import ProcessTree
+from benchmarks.peers.workloads import ENGINE_WORKLOADS, HTTP, IN_PROCESS, Workload
+
+ROWS_SIZE: Final = (16, 1152, 2304, 16 * 1024 + 512)
+"""Sequences, tokens of each, of a single long one, and of one step: what the rows need."""
+SMALL_SIZE: Final = (1, 4096, 4096, 2304)
+"""A KV cache of 4,096 tokens, for the memory row."""
+
+_AMX_FENCE: Final = "-fno-tree-dse -fno-dse"
+"""gcc's `_tile_loadconfig` tells the compiler of the first 8 bytes of the tile configuration only;
+the stores to the rest are dropped as dead, and llama.cpp's first AMX tile is an illegal
+instruction (llama.cpp pull request 26954)."""
+_CONVERT_LIMIT_S: Final = 600.0
+
+
+class Running(Protocol):
+    """A started engine or server."""
+
+    tree: ProcessTree
+    ready_s: float
+    about: dict[str, str]
+
+    def run(self, workload: Workload, round_: int) -> list[Times]:
+        """Does one workload. Raises `PeerError`."""
+        ...
+
+    def close(self) -> None:
+        """Ends it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The weights that all run: as stored, and converted where needed."""
+
+    gguf: Path
+    threads: int
+
+    def checkpoint(self) -> Path:
+        """The fp32 Hugging Face folder, converted on first use. Raises `PeerError`."""
+        stat = self.gguf.stat()
+        folder = peers_folder() / "checkpoints" / f"{self.gguf.stem}-{stat.st_size}"
+        if folder.is_dir():
+            return folder
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        log = peers_folder() / "logs" / "checkpoint.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = [str(TRANSFORMERS_ENVIRONMENT.ensure()), "-m", "benchmarks.peers.checkpoint"]
+        with log.open("wb") as output:
+            done = subprocess.run(
+                [*command, str(self.gguf), str(folder)],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=_CONVERT_LIMIT_S,
+                check=False,
+                cwd=Path(__file__).parents[2],
+            )
+        if done.returncode:
+            raise PeerError(f"checkpoint not converted: {last_words(log)}")
+        return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One participant: an engine in process, or a server.
+
+    `column` is where its figures go; `options` are its defaults, which the command line may
+    replace under `options_name`. `variables` and `server` may name `{environment}`, `{python}`,
+    `{model}`, `{name}` and `{cores}`.
+    """
+
+    name: str
+    column: str
+    options_name: str
+    workloads: Sequence[Workload]
+    environment: Environment | None = None
+    module: str = ""
+    arguments: Sequence[str] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
+    wants_checkpoint: bool = False
+    server: Sequence[str] = ()
+    ready_path: str = ""
+
+    def start(
+        self,
+        model: Model,
+        options: Mapping[str, object],
+        size: tuple[int, int, int, int] = ROWS_SIZE,
+    ) -> Running:
+        """Makes its environment if needed and starts it. Raises `PeerError`."""
+        python = self.environment.ensure() if self.environment else Path(sys.executable)
+        checkpoint = model.checkpoint() if self.wants_checkpoint else Path()
+        options = {**self.options, **options}
+        log = peers_folder() / "logs" / f"{self.name}.log"
+        cores = sorted(os.sched_getaffinity(0))[: model.threads]
+        places = {
+            "environment": python.parent.parent,
+            "python": python,
+            "model": checkpoint if self.wants_checkpoint else model.gguf,
+            "name": _SERVED_NAME,
+            "cores": ",".join(map(str, cores)),
+        }
+        variables = {key: value.format(**places) for key, value in self.variables.items()}
+        if self.server:
+            command = [*(part.format(**places) for part in self.server), *flags(options)]
+            return ServerProcess(command, variables, log, self.ready_path, _SERVED_NAME)
+        request = LoadRequest(
+            str(model.gguf), str(checkpoint), model.threads, *size, options=options
+        )
+        command = [str(python), "-m", self.module, *self.arguments]
+        return EngineProcess(command, variables, log, request)
+
+
+_SERVED_NAME: Final = "model"
+_VLLM_SERVER: Final = ("{python}", "-m", "vllm.entrypoints.openai.api_server")
+_NAMED: Final = ("--served-model-name", "{name}")
+
+
+def flags(options: Mapping[str, object]) -> list[str]:
+    """Keyword arguments as command line options: `kv_dtype="fp16"` is `--kv-dtype fp16`."""
+    words: list[str] = []
+    for key, value in options.items():
+        name = key.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            words += [f"--{name}", value if isinstance(value, str) else json.dumps(value)]
+    return words
+
+
+def native_bf16() -> bool:
+    """Whether this processor multiplies bfloat16."""
+    flags_ = Path("/proc/cpuinfo").read_text()
+    return "avx512_bf16" in flags_ or "amx_bf16" in flags_
+
+
+LLAMA_ENVIRONMENT: Final = Environment(
+    "llama_cpp",
+    {"CMAKE_ARGS": f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS='{_AMX_FENCE}'"},
+)
+TRANSFORMERS_ENVIRONMENT: Final = Environment("transformers")
+_VLLM_ENVIRONMENT: Final = Environment("vllm")
+_VLLM_VARIABLES: Final = {
+    # What vLLM's own page on CPUs asks for: Intel's OpenMP, and every core to compute.
+    "LD_PRELOAD": "{environment}/lib/libiomp5.so",
+    "VLLM_CPU_OMP_THREADS_BIND": "{cores}",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+def _vllm_options() -> dict[str, object]:
+    """bfloat16 where the processor has it: vLLM's fastest; eager: compiling costs minutes."""
+    return {"dtype": "bfloat16" if native_bf16() else "float32", "enforce_eager": True}
+
+
+def all_peers() -> tuple[Peer, ...]:
+    """In the order of the table's columns."""
+    return (
+        Peer(
+            "llama_cpp",
+            "llama.cpp",
+            "llama_cpp",
+            ENGINE_WORKLOADS,
+            LLAMA_ENVIRONMENT,
+            "benchmarks.peers.llama_cpp",
+        ),
+        Peer(
+            "openvino",
+            "OpenVINO",
+            "openvino",
+            ENGINE_WORKLOADS,
+            Environment("openvino"),
+            "benchmarks.peers.openvino",
+        ),
+        Peer(
+            "vllm",
+            "vLLM",
+            "vllm",
+            ENGINE_WORKLOADS,
+            _VLLM_ENVIRONMENT,
+            "benchmarks.peers.vllm",
+            variables=_VLLM_VARIABLES,
+            options=_vllm_options(),
+            wants_checkpoint=True,
+        ),
+        Peer(
+            "transformers",
+            "transformers",
+            "transformers",
+            # Its 16 sequences of 1,024 tokens would take most of the time and win nothing.
+            [workload for workload in ENGINE_WORKLOADS if workload.name != "decode-1k"],
+            TRANSFORMERS_ENVIRONMENT,
+            "benchmarks.peers.transformers_peer",
+            wants_checkpoint=True,
+        ),
+        Peer(
+            "netgain",
+            NETGAIN,
+            NETGAIN,
+            ENGINE_WORKLOADS,
+            module="benchmarks.peers.netgain_peer",
+        ),
+    )
+
+
+def all_servers() -> tuple[Peer, ...]:
+    """Who answers over HTTP, and netgain in process with the server's own settings."""
+    return (
+        Peer(
+            "vllm-serve",
+            "vLLM",
+            "vllm",
+            [HTTP],
+            _VLLM_ENVIRONMENT,
+            variables=_VLLM_VARIABLES,
+            options=_vllm_options()
+            | {
+                "max_model_len": 2304,
+                "kv_cache_memory_bytes": 1 << 30,
+                "enable_prefix_caching": False,
+                "disable_uvicorn_access_log": True,
+            },
+            wants_checkpoint=True,
+            # What `vllm serve` runs. The command itself asks for the version of a package `vllm`,
+            # and this one is called vllm-cpu.
+            server=(*_VLLM_SERVER, "--model", "{model}", *_NAMED),
+            ready_path="/health",
+        ),
+        Peer(
+            "netgain-serve",
+            NETGAIN,
+            NETGAIN,
+            [HTTP],
+            options={"max_model_len": 2304, "prefix_cache": False},
+            server=("{python}", "-m", "netgain", "serve", "--model", "{model}", *_NAMED),
+            ready_path="/ready",
+        ),
+        Peer(
+            "netgain-as-served",
+            NETGAIN,
+            NETGAIN,
+            [IN_PROCESS],
+            module="benchmarks.peers.netgain_peer",
+            arguments=("--as-served",),
+            options={"max_model_len": 2304, "prefix_cache": False},
+        ),
+    )
