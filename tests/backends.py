@@ -18,6 +18,11 @@ def backends() -> tuple[BackendName, ...]:
     return (BackendName.TORCH, *([BackendName.NATIVE] if native_is_there() else []))
 
 
+def usual() -> BackendName:
+    """The backend that `auto` is here."""
+    return backends()[-1]
+
+
 def backend(
     name: BackendName = BackendName.TORCH,
     weights: WeightFormat = WeightFormat.AUTO,

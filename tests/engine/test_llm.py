@@ -15,7 +15,8 @@ from netgain.engine.step import Step
 from netgain.errors import CapacityError, ConfigurationError, InvalidRequestError, NetgainError
 from netgain.kv.events import BlockStored
 from netgain.ledger.stages import LedgerStage
-from tests.backends import LoadedModel, load
+from netgain.ops.choices import BackendName, KVFormat, WeightFormat
+from tests.backends import LoadedModel, load, usual
 from tests.greedy import TIE, assert_same_but_for_ties
 from tests.paged import PagedDriver, PagedSequence, Work
 
@@ -50,7 +51,8 @@ def llm(default_gguf: Path) -> Iterator[LLM]:
 
 @pytest.fixture(scope="module")
 def model(default_gguf: Path) -> LoadedModel:
-    return load(default_gguf)
+    """As the engine has it, where nothing else is asked for."""
+    return load(default_gguf, usual(), WeightFormat.AUTO, KVFormat.AUTO)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,7 @@ def test_sixteen_requests_in_a_pool_for_two_equal_their_solo_runs_despite_preemp
     default_gguf: Path, model: LoadedModel, solo: list[tuple[int, ...]], ties: list[str]
 ) -> None:
     blocks_for_two = 2 * (128 // 4)
-    (group,) = model.model.config.kv_groups(4)
+    (group,) = model.model.config.kv_groups(4, model.backend.traits.kv_dtype)
     with LLM(
         str(default_gguf),
         max_model_len=128,
@@ -253,28 +255,35 @@ def test_a_prompt_that_cannot_be_served_is_refused_before_anything_runs(
 
 
 def test_a_pool_too_small_is_refused_with_the_shortfall_and_advice_that_works(
-    default_gguf: Path,
+    default_gguf: Path, model: LoadedModel
 ) -> None:
     with pytest.raises(CapacityError) as refused:
         LLM(str(default_gguf), max_model_len=4096, kv_memory="16MiB")
-    needed = (4096 // 16 + 1) * 16 * 46_080
+    (group,) = model.model.config.kv_groups(16, model.backend.traits.kv_dtype)
+    needed = (4096 // 16 + 1) * group.record_bytes
     assert refused.value.shortfall_bytes == needed - (16 << 20)
     assert str(needed) in str(refused.value)
-    longest = ((16 << 20) // (16 * 46_080) - 1) * 16
+    longest = ((16 << 20) // group.record_bytes - 1) * 16
     assert f"--max-model-len {longest}" in str(refused.value)
     with LLM(str(default_gguf), max_model_len=longest, kv_memory="16MiB") as llm:
         assert llm.info.max_model_len == longest
 
 
-def test_the_engine_says_what_auto_became(llm: LLM) -> None:
-    info = llm.info
-    assert (info.backend, info.weights, info.kv_dtype, info.numerics) == (
-        "torch",
-        "fp32",
-        "fp32",
-        "fast",
+def test_the_engine_says_what_auto_became(llm: LLM, model: LoadedModel) -> None:
+    info, traits = llm.info, model.backend.traits
+    assert (info.backend, info.weights, info.kv_dtype, info.numerics, info.isa) == (
+        traits.name,
+        traits.weights,
+        traits.kv_dtype,
+        traits.numerics,
+        traits.isa,
     )
-    assert info.weight_bytes == 4 * info.parameters
+    if usual() is BackendName.NATIVE:
+        assert (info.weights, info.kv_dtype, info.numerics) == ("as-stored", "fp16", "invariant")
+        assert info.weight_bytes < info.parameters
+    else:
+        assert (info.weights, info.kv_dtype, info.numerics) == ("fp32", "fp32", "fast")
+        assert info.weight_bytes == 4 * info.parameters
 
 
 def test_a_context_beyond_the_models_is_refused(default_gguf: Path) -> None:

@@ -294,12 +294,16 @@ def run(code: str, path: Path) -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.model
-@pytest.mark.parametrize("code", [GROWTH, ENGINE_GROWTH], ids=["the model", "the whole engine"])
+@pytest.mark.parametrize(
+    ("code", "least_kib"),
+    [(GROWTH, 500_000), (ENGINE_GROWTH, 90_000)],  # in fp32; as stored, where kernels are native
+    ids=["the model", "the whole engine"],
+)
 def test_loading_the_default_model_peaks_below_1_3_times_what_stays(
-    default_gguf: Path, code: str
+    default_gguf: Path, code: str, least_kib: int
 ) -> None:
     peak, final = map(int, run(code, default_gguf).split())
-    assert final > 500_000
+    assert final > least_kib
     assert peak <= 1.3 * final
 
 

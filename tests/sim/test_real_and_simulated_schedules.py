@@ -72,6 +72,7 @@ def test_the_same_requests_and_step_times_give_the_same_schedule(default_gguf: P
         str(default_gguf),
         max_model_len=MAX_LEN,
         max_num_seqs=8,
+        kv_dtype="fp32",
         kv_memory=(BLOCKS + 1) * 16 * 46_080,
         journal=journal,
     ) as llm:
