@@ -8,7 +8,7 @@ ARGS ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install pull serve test lint format clean
+.PHONY: help install pull serve test lint format bench-peers clean
 
 help:
 	@echo "make serve    install, fetch the default model, serve on http://127.0.0.1:8000"
@@ -17,6 +17,8 @@ help:
 	@echo "make test     install and run the tests"
 	@echo "make lint     ruff, mypy --strict, import-linter"
 	@echo "make format   let ruff format and fix what it can"
+	@echo "make bench-peers   netgain beside llama.cpp, OpenVINO, vLLM and transformers, each in its own"
+	@echo "              environment, made on first use (docs/benchmarks.md); ARGS='--quick' for a first look"
 	@echo "make pull     fetch the default model, unless it is there"
 	@echo "make clean    remove .venv and caches"
 
@@ -53,6 +55,10 @@ lint: install
 format: install
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+bench-peers: install
+	@$(BIN)/netgain pull
+	@$(BIN)/python -m benchmarks.peers --json build/peers.json $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
