@@ -12,7 +12,7 @@ CPP_TESTS := $(wildcard tests/ops/*.cpp tests/ops/*/*.cpp tests/ops/*/*.h)
 HOOK := hatch_build.py $(CPU)/build.py $(CPU)/sources.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install native pull serve test lint format clean
+.PHONY: help install native pull serve test lint format bench-peers clean
 
 help:
 	@echo "make serve    install, fetch the default model, serve on http://127.0.0.1:8000"
@@ -22,6 +22,8 @@ help:
 	@echo "make lint     ruff, mypy --strict, import-linter; warnings and format of the C++"
 	@echo "make format   let ruff and clang-format format and fix what they can"
 	@echo "make native   compile the native CPU library again (CXX=... chooses the compiler)"
+	@echo "make bench-peers   netgain beside llama.cpp, OpenVINO, vLLM and transformers, each in its own"
+	@echo "              environment, made on first use (docs/benchmarks.md); ARGS='--quick' for a first look"
 	@echo "make pull     fetch the default model, unless it is there"
 	@echo "make clean    remove .venv, what was compiled, and caches"
 
@@ -71,6 +73,10 @@ format: install
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(CPP) $(CPP_TESTS)
+
+bench-peers: install
+	@$(BIN)/netgain pull
+	@$(BIN)/python -m benchmarks.peers --json build/peers.json $(ARGS)
 
 clean:
 	rm -rf $(VENV) build $(CPU)/native/_native.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

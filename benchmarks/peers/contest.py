@@ -56,6 +56,8 @@ class Contest:
     def start_and_memory(self, peers: Sequence[Peer]) -> None:
         """Each alone: seconds until it has answered, and its memory after a long prompt."""
         for peer in peers:
+            if peer.variant:
+                continue
             try:
                 running = peer.start(self._model, self._options_of(peer), SMALL_SIZE)
             except PeerError as failure:
@@ -100,9 +102,10 @@ class Contest:
                 self._fail(peer, "start", failure, (SERVER_READY_ROW,), Unit.SECONDS)
             return None
         stack.callback(running.close)
-        ready_row = SERVER_READY_ROW if peer.server else READY_ROW
-        if ready_row == SERVER_READY_ROW or ready_row in self.results.rounds:
-            self.results.add(ready_row, peer.column, running.ready_s, Unit.SECONDS)
+        if peer.server:
+            self.results.add(SERVER_READY_ROW, peer.column, running.ready_s, Unit.SECONDS)
+        elif READY_ROW in self.results.rounds and not peer.variant:
+            self.results.add(READY_ROW, peer.column, running.ready_s, Unit.SECONDS)
         idle = running.tree.idle_cores()
         running.tree.pause()
         self.about[peer.name] = running.about | {

@@ -27,9 +27,9 @@ class LlamaCpp:
     """
 
     def load(self, request: LoadRequest) -> dict[str, str]:
-        """Loads the GGUF as it is: KV in fp16, flash attention, native instruction sets.
+        """Loads the GGUF as it is: KV in fp16, native instruction sets.
 
-        Options: `ubatch` (llama.cpp's default is 512).
+        Options: `flash_attention` (default true), `ubatch` (llama.cpp's default is 512).
         """
         said: list[str] = []
 
@@ -56,7 +56,7 @@ class LlamaCpp:
             "llama-cpp-python": version("llama-cpp-python"),
             "system": lib.llama_print_system_info().decode().strip(),
             "buffers": "; ".join(dict.fromkeys(said)),
-            "attention": "flash",
+            "flash_attention": str(_flash(request)),
             "kv": "fp16",
         }
 
@@ -78,7 +78,11 @@ class _Context:
         params.n_batch = _BATCH
         params.n_ubatch = int(str(request.options.get("ubatch", params.n_ubatch)))
         params.n_threads = params.n_threads_batch = request.threads
-        params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        params.flash_attn_type = (
+            lib.LLAMA_FLASH_ATTN_TYPE_ENABLED
+            if _flash(request)
+            else lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        )
         params.kv_unified = False
         self._context = lib.llama_init_from_model(model, params)
         if not self._context:
@@ -132,6 +136,10 @@ class _Context:
                 logits = lib.llama_get_logits_ith(self._context, index)
                 newest[sequence] = int(np.ctypeslib.as_array(logits, (vocab,)).argmax())
         return newest
+
+
+def _flash(request: LoadRequest) -> bool:
+    return bool(request.options.get("flash_attention", True))
 
 
 if __name__ == "__main__":

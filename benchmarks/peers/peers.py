@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -16,7 +16,15 @@ from benchmarks.peers.protocol import LoadRequest, Times
 from benchmarks.peers.results import NETGAIN
 from benchmarks.peers.server_process import ServerProcess
 from benchmarks.peers.tree import ProcessTree
-from benchmarks.peers.workloads import ENGINE_WORKLOADS, HTTP, IN_PROCESS, Workload
+from benchmarks.peers.workloads import (
+    ENGINE_WORKLOADS,
+    HTTP,
+    IN_PROCESS,
+    LONG_DECODE,
+    Decode,
+    Prefill,
+    Workload,
+)
 
 ROWS_SIZE: Final = (16, 1152, 2304, 16 * 1024 + 512)
 """Sequences, tokens of each, of a single long one, and of one step: what the rows need."""
@@ -82,7 +90,8 @@ class Peer:
     """One participant: an engine in process, or a server.
 
     `column` is where its figures go; `options` are its defaults, which the command line may
-    replace under `options_name`. `variables` and `server` may name `{environment}`, `{python}`,
+    replace under `options_name`. A `variant` is a second configuration of another one, left out of
+    the rows about starting. `variables` and `server` may name `{environment}`, `{python}`,
     `{model}`, `{name}` and `{cores}`.
     """
 
@@ -98,6 +107,7 @@ class Peer:
     wants_checkpoint: bool = False
     server: Sequence[str] = ()
     ready_path: str = ""
+    variant: bool = False
 
     def start(
         self,
@@ -173,53 +183,77 @@ def _vllm_options() -> dict[str, object]:
 
 
 def all_peers() -> tuple[Peer, ...]:
-    """In the order of the table's columns."""
-    return (
-        Peer(
-            "llama_cpp",
-            "llama.cpp",
-            "llama_cpp",
-            ENGINE_WORKLOADS,
-            LLAMA_ENVIRONMENT,
-            "benchmarks.peers.llama_cpp",
-        ),
-        Peer(
-            "openvino",
-            "OpenVINO",
-            "openvino",
-            ENGINE_WORKLOADS,
-            Environment("openvino"),
-            "benchmarks.peers.openvino",
-        ),
-        Peer(
-            "vllm",
-            "vLLM",
-            "vllm",
-            ENGINE_WORKLOADS,
-            _VLLM_ENVIRONMENT,
-            "benchmarks.peers.vllm",
-            variables=_VLLM_VARIABLES,
-            options=_vllm_options(),
-            wants_checkpoint=True,
-        ),
-        Peer(
-            "transformers",
-            "transformers",
-            "transformers",
-            # Its 16 sequences of 1,024 tokens would take most of the time and win nothing.
-            [workload for workload in ENGINE_WORKLOADS if workload.name != "decode-1k"],
-            TRANSFORMERS_ENVIRONMENT,
-            "benchmarks.peers.transformers_peer",
-            wants_checkpoint=True,
-        ),
-        Peer(
-            "netgain",
-            NETGAIN,
-            NETGAIN,
-            ENGINE_WORKLOADS,
-            module="benchmarks.peers.netgain_peer",
-        ),
+    """In the order of the table's columns.
+
+    Where one configuration of a peer wins some rows and another one others, both take part, each
+    in the rows that it wins: every row compares with the peer's best.
+    """
+    short = [workload for workload in ENGINE_WORKLOADS if workload is not LONG_DECODE]
+    prefill = [workload for workload in ENGINE_WORKLOADS if isinstance(workload, Prefill)]
+    decode = [workload for workload in ENGINE_WORKLOADS if isinstance(workload, Decode)]
+    llama = Peer(
+        "llama_cpp",
+        "llama.cpp",
+        "llama_cpp",
+        short,
+        LLAMA_ENVIRONMENT,
+        "benchmarks.peers.llama_cpp",
     )
+    openvino = Peer(
+        "openvino",
+        "OpenVINO",
+        "openvino",
+        prefill if native_bf16() else ENGINE_WORKLOADS,
+        Environment("openvino"),
+        "benchmarks.peers.openvino",
+        # Its default, 8 bits, is slower here and the other engines keep 16.
+        options={"KV_CACHE_PRECISION": "f16"},
+    )
+    vllm = Peer(
+        "vllm",
+        "vLLM",
+        "vllm",
+        ENGINE_WORKLOADS,
+        _VLLM_ENVIRONMENT,
+        "benchmarks.peers.vllm",
+        variables=_VLLM_VARIABLES,
+        options=_vllm_options(),
+        wants_checkpoint=True,
+    )
+    transformers = Peer(
+        "transformers",
+        "transformers",
+        "transformers",
+        # Its 16 sequences of 1,024 tokens would take most of the time and win nothing.
+        short,
+        TRANSFORMERS_ENVIRONMENT,
+        "benchmarks.peers.transformers_peer",
+        wants_checkpoint=True,
+    )
+    netgain = Peer(
+        NETGAIN,
+        NETGAIN,
+        NETGAIN,
+        ENGINE_WORKLOADS,
+        module="benchmarks.peers.netgain_peer",
+    )
+    # Flash attention costs llama.cpp more than half of its decode speed at a long context.
+    llama_long = replace(
+        llama,
+        name="llama_cpp-no-flash",
+        workloads=[LONG_DECODE],
+        options={"flash_attention": False},
+        variant=True,
+    )
+    variants = [llama_long]
+    if native_bf16():
+        # In bfloat16, the plugin's choice, AMX makes prefill fast; with the fp32 hint it
+        # quantises activations to 8 bits instead, and decode is faster.
+        f32 = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
+        variants.append(
+            replace(openvino, name="openvino-f32", workloads=decode, options=f32, variant=True)
+        )
+    return (llama, openvino, vllm, transformers, netgain, *variants)
 
 
 def all_servers() -> tuple[Peer, ...]:

@@ -87,24 +87,25 @@ class Answers(Workload):
         return {self.rows[0]: sum(self.new_tokens) / max(time.last_s for time in times)}
 
 
+LONG_DECODE: Final = Decode(
+    "decode-1k",
+    1024,
+    (33,) * 12 + (65,) * 3 + (97,),
+    (
+        "decode b16, context 1024-1056",
+        "decode b4, context 1056-1088",
+        "decode b1, context 1088-1120",
+    ),
+    # One prefill of 16,384 tokens a turn: a third of all time otherwise.
+    most_rounds=3,
+)
 ENGINE_WORKLOADS: Final[tuple[Workload, ...]] = (
     Prefill("prefill-512", 512, (1,), ("prefill 512",)),
     Prefill("prefill-2048", 2048, (1,), ("prefill 2048",)),
     Decode("decode-b1", 32, (69,), ("decode b1, context 32-100",)),
     Decode("decode-b4", 32, (69,) * 4, ("decode b4, context 32-100",)),
     Decode("decode-b16", 32, (69,) * 16, ("decode b16, context 32-100",)),
-    Decode(
-        "decode-1k",
-        1024,
-        (33,) * 12 + (65,) * 3 + (97,),
-        (
-            "decode b16, context 1024-1056",
-            "decode b4, context 1056-1088",
-            "decode b1, context 1088-1120",
-        ),
-        # One prefill of 16,384 tokens a turn: a third of all time otherwise.
-        most_rounds=3,
-    ),
+    LONG_DECODE,
 )
 HTTP: Final = Answers("http", 256, (64,) * 16, ("HTTP, 16 streams of 256 in / 64 out",))
 IN_PROCESS: Final = Answers("http", 256, (64,) * 16, ("the same in process",))
