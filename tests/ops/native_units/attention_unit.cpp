@@ -18,8 +18,8 @@ NETGAIN_TEST void run_step(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 0);
   const int64_t kv_heads = sizes[4], dim = sizes[5], heads = sizes[8], tokens = sizes[10], batch = sizes[12];
   netgain::AttentionArgs args{};
-  args.step = {sizes[0], array<int32_t>(buffers, 2), array<int32_t>(buffers, 3), array<int32_t>(buffers, 4), sizes[1],
-               array<int32_t>(buffers, 5), array<int32_t>(buffers, 6), array<uint8_t>(buffers, 7)};
+  args.step = {sizes[0], array<int32_t>(buffers, 2), array<int32_t>(buffers, 3), array<int32_t>(buffers, 4),
+               sizes[1], array<int32_t>(buffers, 5), array<int32_t>(buffers, 6), array<uint8_t>(buffers, 7)};
   args.layout = {static_cast<netgain::KVFormat>(sizes[2]), sizes[3], kv_heads, dim, sizes[6]};
   args.layer = sizes[7];
   args.heads = heads;

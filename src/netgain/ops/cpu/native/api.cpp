@@ -21,8 +21,8 @@ NETGAIN_API Pool* ng_pool_create(int threads, const int* cpus, int count) {
 
 NETGAIN_API void ng_pool_destroy(Pool* pool) { delete pool; }
 
-NETGAIN_API Plan* ng_plan_create(Pool* pool, int64_t max_tokens, int64_t vocabulary,
-                                 const float* inverse_frequencies, int64_t pairs) {
+NETGAIN_API Plan* ng_plan_create(Pool* pool, int64_t max_tokens, int64_t vocabulary, const float* inverse_frequencies,
+                                 int64_t pairs) {
   try {
     return new Plan(*pool, netgain::kernels(), max_tokens, vocabulary, inverse_frequencies, pairs);
   } catch (...) {

@@ -386,24 +386,24 @@ inline void point_at_records(const AttentionArgs& args, const Work& work, int64_
   pointers.key_stride = size * kBytes<kFormat>;
   pointers.value_stride = row_bytes;
   const uint8_t** ahead = pointers.ahead;
-  for_each_group(args, work, split, span.first_group(), span.groups(),
-                 [&](int64_t group, const uint8_t* keys, const uint8_t* values, int64_t slot) {
-    for (int i = 0; i < kGroup / kLanes; ++i) {
-      pointers.keys[group * (kGroup / kLanes) + i] = keys + (slot + i * kLanes) * kBytes<kFormat>;
-    }
-    pointers.values[group] = values + slot * row_bytes;
-    ahead[0] = keys + slot * row_bytes;
-    ahead[groups] = values + slot * row_bytes;
-    ++ahead;
-    copy_scales<kFormat>(keys + size * row_bytes + slot * 4, scratch.key_scales + group * kGroup, kGroup);
-    copy_scales<kFormat>(values + size * row_bytes + slot * 4, scratch.value_scales + group * kGroup, kGroup);
-  });
+  for_each_group(
+      args, work, split, span.first_group(), span.groups(),
+      [&](int64_t group, const uint8_t* keys, const uint8_t* values, int64_t slot) {
+        for (int i = 0; i < kGroup / kLanes; ++i) {
+          pointers.keys[group * (kGroup / kLanes) + i] = keys + (slot + i * kLanes) * kBytes<kFormat>;
+        }
+        pointers.values[group] = values + slot * row_bytes;
+        ahead[0] = keys + slot * row_bytes;
+        ahead[groups] = values + slot * row_bytes;
+        ++ahead;
+        copy_scales<kFormat>(keys + size * row_bytes + slot * 4, scratch.key_scales + group * kGroup, kGroup);
+        copy_scales<kFormat>(values + size * row_bytes + slot * 4, scratch.value_scales + group * kGroup, kGroup);
+      });
 }
 
 // Float32 copies: keys [groups][D][16], values [tokens][D rounded up to 16].
 template <KVFormat kFormat>
-inline void copy_vectors(const Work& work, const Span& span, const Pointers& records,
-                         const AttentionScratch& scratch) {
+inline void copy_vectors(const Work& work, const Span& span, const Pointers& records, const AttentionScratch& scratch) {
   const int64_t dim = work.head_dim;
   const uint8_t* const* ahead = records.ahead + kAhead;
   for (int64_t group = span.first_group(); group < span.groups(); ++group, ++ahead) {
@@ -460,8 +460,8 @@ inline void point_at_copy(const Work& work, Pointers& pointers, const AttentionS
   pointers.value_stride = padded * static_cast<int64_t>(sizeof(float));
   for (int vector = 0; vector < kSplitVectors; ++vector) {
     const int token = vector * kLanes;
-    pointers.keys[vector] = reinterpret_cast<const uint8_t*>(scratch.keys + token / kGroup * kGroup * work.head_dim +
-                                                             token % kGroup);
+    pointers.keys[vector] =
+        reinterpret_cast<const uint8_t*>(scratch.keys + token / kGroup * kGroup * work.head_dim + token % kGroup);
   }
   for (int group = 0; group < kGroups; ++group) {
     pointers.values[group] = reinterpret_cast<const uint8_t*>(scratch.values + group * kGroup * padded);
@@ -664,8 +664,8 @@ inline void attend_split(const Work& work, int64_t split, const Span& span, cons
     for (tile = scratch.tiles; tile < tiles_end; ++tile) {
       const int64_t begin = larger(panel, tile->span.begin), end = smaller(panel + kPanel, tile->span.end);
       if (begin >= end) continue;
-      tile_values<kFormat>(tile->lines, pointers, ahead, padded, scratch.scores + tile->line * kScoreStride, begin,
-                           end, scratch.weighted + tile->line * padded, padded);
+      tile_values<kFormat>(tile->lines, pointers, ahead, padded, scratch.scores + tile->line * kScoreStride, begin, end,
+                           scratch.weighted + tile->line * padded, padded);
     }
   }
 }
@@ -706,10 +706,9 @@ inline void look_ahead(const AttentionArgs& args, const Work& work, int64_t spli
   const int64_t row_bytes = work.head_dim * kBytes<kFormat>;
   int64_t filled = 0;
   if (!span.empty()) {
-    for_each_group(args, work, split, span.first_group(), smaller(span.first_group() + kAhead, span.groups()),
-                   [&](int64_t, const uint8_t* keys, const uint8_t*, int64_t slot) {
-      ahead[filled++] = keys + slot * row_bytes;
-    });
+    for_each_group(
+        args, work, split, span.first_group(), smaller(span.first_group() + kAhead, span.groups()),
+        [&](int64_t, const uint8_t* keys, const uint8_t*, int64_t slot) { ahead[filled++] = keys + slot * row_bytes; });
   }
   for (; filled < kAhead; ++filled) ahead[filled] = fetched;
 }
@@ -789,8 +788,8 @@ inline void attend_task(const AttentionArgs& args, const AttentionTask& task, co
   if (task.partial >= 0) return;
   for (int64_t row = 0, line = 0; row < task.rows; ++row) {
     for (int64_t head = 0; head < work.group; ++head, ++line) {
-      finish_line(args, task.first_row + row, task.kv_head * work.group + head,
-                  scratch.joined + line * work.padded_dim, scratch.joined_sums[line]);
+      finish_line(args, task.first_row + row, task.kv_head * work.group + head, scratch.joined + line * work.padded_dim,
+                  scratch.joined_sums[line]);
     }
   }
 }

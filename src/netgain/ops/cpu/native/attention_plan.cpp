@@ -67,9 +67,14 @@ void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& l
     }
     const int64_t piece_splits = ceil_div(splits, pieces);
     for (int64_t head = 0; head < layout.kv_heads; ++head) {
-      AttentionTask task{run.slice, static_cast<int32_t>(run.first_row), static_cast<int32_t>(run.rows),
-                         static_cast<int32_t>(head), static_cast<int32_t>(first), static_cast<int32_t>(splits),
-                         -1, splits * split_floats};
+      AttentionTask task{run.slice,
+                         static_cast<int32_t>(run.first_row),
+                         static_cast<int32_t>(run.rows),
+                         static_cast<int32_t>(head),
+                         static_cast<int32_t>(first),
+                         static_cast<int32_t>(splits),
+                         -1,
+                         splits * split_floats};
       if (piece_splits >= splits) {
         tasks.push_back(task);
         continue;

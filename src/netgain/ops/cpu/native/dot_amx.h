@@ -18,7 +18,7 @@ struct alignas(64) TileConfig {
 // before them may come too late.
 inline void tile_configure(const TileConfig& config) { asm volatile("ldtilecfg %0" ::"m"(config)); }
 #define NETGAIN_TILE_LOAD(tile, base, stride) \
-  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(base), "r"(static_cast<int64_t>(stride)) : "memory")
+  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile::"r"(base), "r"(static_cast<int64_t>(stride)) : "memory")
 #define NETGAIN_TILE_STORE(tile, base, stride) \
   asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(base), "r"(static_cast<int64_t>(stride)) : "memory")
 
@@ -29,8 +29,7 @@ class Unpacked {
   Unpacked() {
     // Tiles 0 and 3: activations, 1 and 4: weights, 2 and 5: sums, of 64 products: `high` times
     // sixteenfold weights, then `low` times weights. Tiles 6 and 7: one plane and 8-bit weights.
-    static constexpr TileConfig config = {
-        1, 0, {}, {64, 64, 64, 64, 64, 64, 32, 64}, {16, 16, 16, 16, 16, 16, 16, 8}};
+    static constexpr TileConfig config = {1, 0, {}, {64, 64, 64, 64, 64, 64, 32, 64}, {16, 16, 16, 16, 16, 16, 16, 8}};
     tile_configure(config);
   }
   ~Unpacked() { _tile_release(); }

@@ -116,11 +116,9 @@ struct Kernels {
 };
 
 // The functions of one instruction set's translation unit, which all have these names.
-#define NETGAIN_KERNELS(name)                                                                        \
-  {                                                                                                  \
-    name, linear, gated, embed, quantize, rms_norm, rope_and_store, attend, merge,                   \
-        attention_scratch_floats, argmax, draw                                                       \
-  }
+#define NETGAIN_KERNELS(name)                                                                                 \
+  {name,   linear, gated, embed, quantize, rms_norm, rope_and_store, attend, merge, attention_scratch_floats, \
+   argmax, draw}
 
 // Null where the compiler or the processor lacks the instructions.
 const Kernels* kernels_plain();

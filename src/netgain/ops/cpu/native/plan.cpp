@@ -48,8 +48,8 @@ T* Plan::allocate(int64_t count) {
   return reinterpret_cast<T*>(round_up(static_cast<int64_t>(address), kCacheLine));
 }
 
-Plan::Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t vocabulary,
-           const float* inverse_frequencies, int64_t pairs)
+Plan::Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t vocabulary, const float* inverse_frequencies,
+           int64_t pairs)
     : pool_(pool),
       kernels_(kernels),
       vocabulary_(vocabulary),
@@ -71,7 +71,7 @@ int Plan::add_group(const NgGroup& spec) {
 
 int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logit_rows) {
   Value value{columns, quantized, logit_rows, nullptr, {}};
-    if (quantized) {
+  if (quantized) {
     const int64_t blocks = ceil_div(columns, kBlock);
     const int64_t groups = round_up(capacity, kRowGroup) * blocks;
     value.rows = {allocate<int8_t>(groups * kBlockValues), allocate<float>(groups), allocate<int32_t>(groups),
@@ -143,8 +143,8 @@ bool Plan::run(const NgStep& step) {
 std::vector<std::pair<int, int64_t>> Plan::timings(bool empty) {
   std::vector<std::pair<int, int64_t>> timings;
   for (Phase& phase : phases_) {
-    int kind = phase.op < 0 ? static_cast<int>(phase.part) : ops_[static_cast<size_t>(phase.op)].kind * 8 +
-                                                                 static_cast<int>(phase.part);
+    int kind = phase.op < 0 ? static_cast<int>(phase.part)
+                            : ops_[static_cast<size_t>(phase.op)].kind * 8 + static_cast<int>(phase.part);
     timings.emplace_back(kind, phase.nanoseconds);
     if (empty) phase.nanoseconds = 0;
   }
@@ -159,8 +159,7 @@ int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_b
   const double unit_ns = std::max(static_cast<double>(unit_bytes) / kBytesPerNs,
                                   static_cast<double>(phase.row_chunk * unit_products) / kProductsPerNs);
   const double total_ns = unit_ns * static_cast<double>(units * row_chunks);
-  const double chunk_ns =
-      std::clamp(total_ns / (kChunksPerThread * pool_.threads()), kLeastChunkNs, kMostChunkNs);
+  const double chunk_ns = std::clamp(total_ns / (kChunksPerThread * pool_.threads()), kLeastChunkNs, kMostChunkNs);
   phase.unit_chunk = std::clamp<int64_t>(static_cast<int64_t>(chunk_ns / unit_ns), 1, units);
   while (ceil_div(units, phase.unit_chunk) * row_chunks > kMostChunks) phase.unit_chunk *= 2;
   phase.unit_chunks = ceil_div(units, phase.unit_chunk);
@@ -194,8 +193,8 @@ int Plan::chunks(int index) {
     }
     case kNgGated: {
       const Matrix matrix = matrix_of(op);
-      return divide_units(phase, ceil_div(matrix.rows / 2, kBlock), rows,
-                          4 * tile_bytes(matrix.format, matrix.columns), 4 * kTile * matrix.columns);
+      return divide_units(phase, ceil_div(matrix.rows / 2, kBlock), rows, 4 * tile_bytes(matrix.format, matrix.columns),
+                          4 * kTile * matrix.columns);
     }
     case kNgAttention: {
       const Group& group = groups_[static_cast<size_t>(op.group)];
@@ -237,8 +236,7 @@ void Plan::execute(int index, int chunk, int worker) {
   const int64_t row_end = std::min(rows_of(out), row_begin + phase.row_chunk);
   const int64_t unit_begin = unit_chunk * phase.unit_chunk, unit_end = unit_begin + phase.unit_chunk;
   switch (op.kind) {
-    case kNgEmbed:
-      return kernels_.embed(matrix_of(op), step_->token_ids, out.x, out.columns, row_begin, row_end);
+    case kNgEmbed: return kernels_.embed(matrix_of(op), step_->token_ids, out.x, out.columns, row_begin, row_end);
     case kNgNorm: return kernels_.rms_norm(norm_args(op), row_begin, row_end);
     case kNgQuantize: return kernels_.quantize(in.x, in.columns, in.columns, out.rows, row_begin, row_end);
     case kNgLinear: {
@@ -332,10 +330,9 @@ void Plan::draw(int64_t begin, int64_t end, int worker) {
       float largest;
       kernels_.argmax(at, vocabulary_, &largest, step_->drawn + row);
     } else {
-      step_->drawn[row] =
-          kernels_.draw(at, vocabulary_, step_->temperatures[row], step_->top_k[row], step_->top_p[row],
-                        uniform(step_->seeds[row], step_->draw_positions[row]),
-                        scratch_[static_cast<size_t>(worker)].data());
+      step_->drawn[row] = kernels_.draw(at, vocabulary_, step_->temperatures[row], step_->top_k[row], step_->top_p[row],
+                                        uniform(step_->seeds[row], step_->draw_positions[row]),
+                                        scratch_[static_cast<size_t>(worker)].data());
     }
   }
 }

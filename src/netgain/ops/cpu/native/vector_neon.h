@@ -108,9 +108,7 @@ inline F load_int8(const void* p) {
   std::memcpy(&four, p, sizeof four);
   return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))))));
 }
-inline void store_fp16(void* p, F x) {
-  vst1_u16(static_cast<uint16_t*>(p), vreinterpret_u16_f16(vcvt_f16_f32(x)));
-}
+inline void store_fp16(void* p, F x) { vst1_u16(static_cast<uint16_t*>(p), vreinterpret_u16_f16(vcvt_f16_f32(x))); }
 inline void store_int8(int8_t* p, F x) {
   int16x4_t halves = vqmovn_s32(vcvtnq_s32_f32(x));
   int8x8_t bytes = vqmovn_s16(vcombine_s16(halves, halves));
