@@ -13,6 +13,8 @@ FP32, BF16, FP16, Q8_0, Q4_0, Q4_1 = range(6)
 TILE: Final = 16
 BLOCK: Final = 32
 ROW_GROUP: Final = 16
+LARGEST: Final = 2039
+"""Of a quantised activation, which is 16 x high + low."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Quantized:
         grouped = -(-rows // ROW_GROUP), blocks, ROW_GROUP
         return Quantized(
             rows,
-            np.full((*grouped, BLOCK), 55, np.int8),
+            np.full((*grouped, 2, BLOCK), 55, np.int8),
             np.full(grouped, 55, np.float32),
             np.full(grouped, 55, np.int32),
             np.full(grouped, 55, np.float32),
@@ -45,10 +47,18 @@ class Quantized:
         """Values [N, I]; scales, sums and scaled sums [N, B]. All fit doubles exactly."""
         groups, blocks = self.scales.shape[:2]
         rows = groups * ROW_GROUP
-        values_NI = self.values.transpose(0, 2, 1, 3).reshape(rows, blocks * BLOCK)
+        planes = self.values.astype(np.int32)
+        whole = 16 * planes[..., 0, :] + planes[..., 1, :]
+        values_NI = whole.transpose(0, 2, 1, 3).reshape(rows, blocks * BLOCK)
         others = self.scales, self.sums, self.scaled_sums
         others_NB = [each.transpose(0, 2, 1).reshape(rows, blocks) for each in others]
         return tuple(each[: self.rows].astype(np.float64) for each in (values_NI, *others_NB))
+
+
+def planes(whole: NDArray[np.int32]) -> NDArray[np.int8]:
+    """Numbers [..., 32] as high and low planes [..., 2, 32]."""
+    high = np.rint(whole / 16).astype(np.int32)
+    return np.stack([high, whole - 16 * high], axis=-2).astype(np.int8)
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.ops.native_build import INSTRUCTION_SETS, Unit, built_unit
+from tests.ops.native_formats import LARGEST
 
 Floats = npt.NDArray[np.float32]
 
@@ -122,7 +123,7 @@ class Cache:
     def quantized_step(
         self, slices: Sequence[tuple[int, int]], *, threads: int = 1
     ) -> list[tuple[Floats, Floats]]:
-        """The same with int8 results: dequantised rows, and scale * sum per block."""
+        """The same with quantised results: dequantised rows, and scale * sum per block."""
         return self._step(slices, threads, 1, backwards=False, quantized=True)
 
     def _step(
@@ -154,7 +155,7 @@ class Cache:
         cosines, sines = angles(positions, shape.dim)
         y = np.full((tokens, width), np.nan, np.float32)
         groups, blocks = -(-tokens // 16), width // 32
-        values = np.zeros((groups, blocks, 16, 32), np.int8)
+        values = np.zeros((groups, blocks, 16, 2, 32), np.int8)
         scales, scaled_sums = (np.full((groups, blocks, 16), np.nan, np.float32) for _ in "ab")
         sums = np.zeros((groups, blocks, 16), np.int32)
         merges = np.zeros(1, np.int64)
@@ -173,8 +174,9 @@ class Cache:
         for request, count in slices:
             self.done[request] += count
         if quantized:
-            assert (sums == values.sum(-1)).all()
-            rows = (values * scales[..., None]).transpose(0, 2, 1, 3)
+            whole = 16 * values[..., 0, :].astype(np.int32) + values[..., 1, :]
+            assert (sums == whole.sum(-1)).all()
+            rows = (whole * scales[..., None]).transpose(0, 2, 1, 3)
             y = rows.reshape(groups * 16, width)[:tokens]
         block_sums = scaled_sums.transpose(0, 2, 1).reshape(groups * 16, blocks)
         return [(y[a:b], block_sums[a:b]) for a, b in itertools.pairwise(starts)]
@@ -357,13 +359,13 @@ def test_values_beyond_float16_are_stored_as_its_largest(unit: Unit) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_quantised_results_are_the_float_results_in_int8(unit: Unit, threads: int) -> None:
+def test_quantised_results_are_the_float_results_in_12_bits(unit: Unit, threads: int) -> None:
     plain, quantized = (Cache(unit, Shape(), [700]) for _ in range(2))
     for count in (600, 1, 1, 7):
         wanted = plain.step([(0, count)], threads=threads)[0]
         found, scaled_sums = quantized.quantized_step([(0, count)], threads=threads)[0]
         blocks = wanted.reshape(count, -1, 32)
-        scales = np.abs(blocks).max(-1, keepdims=True) / 127
+        scales = np.abs(blocks).max(-1, keepdims=True) / LARGEST
         error = np.abs(found.reshape(blocks.shape) - blocks)
         assert (error <= 0.5001 * scales).all()
         sums = found.reshape(blocks.shape).sum(-1)

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.ops.native_build import INSTRUCTION_SETS, Unit, built_unit
-from tests.ops.native_formats import BLOCK, Q4_0, Q4_1, Q8_0, Quantized, packed_blocks
+from tests.ops.native_formats import (
+    BLOCK,
+    LARGEST,
+    Q4_0,
+    Q4_1,
+    Q8_0,
+    Quantized,
+    packed_blocks,
+    planes,
+)
 
 OUTPUTS, BLOCKS = 37, 3
 
@@ -44,12 +53,12 @@ def activations(rows: int) -> tuple[Quantized, NDArray[np.float64]]:
     """And what they mean [N, I]. The last two rows hold nothing but the ends of the range."""
     random = np.random.default_rng(rows)
     out = Quantized.empty(rows, BLOCKS * BLOCK)
-    values_NBK = random.integers(-127, 128, (rows, BLOCKS, BLOCK)).astype(np.int32)
-    values_NBK[-1], values_NBK[-2:-1] = 127, -127
+    values_NBK = random.integers(-LARGEST, LARGEST + 1, (rows, BLOCKS, BLOCK)).astype(np.int32)
+    values_NBK[-1], values_NBK[-2:-1] = LARGEST, -LARGEST
     scales_NB = random.uniform(0.01, 1, (rows, BLOCKS)).astype(np.float32)
     for row in range(rows):
         at = row // 16, slice(None), row % 16
-        out.values[at] = values_NBK[row]
+        out.values[at] = planes(values_NBK[row])
         out.scales[at] = scales_NB[row]
         out.sums[at] = values_NBK[row].sum(-1)
         out.scaled_sums[at] = out.scales[at] * out.sums[at].astype(np.float32)

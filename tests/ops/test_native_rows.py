@@ -18,6 +18,7 @@ from tests.ops.native_formats import (
     BLOCK,
     FP16,
     FP32,
+    LARGEST,
     Q4_0,
     Q4_1,
     Q8_0,
@@ -113,7 +114,7 @@ def test_a_quantised_norm_is_the_norm_quantised(unit: Unit, columns: int) -> Non
 
 
 @given(rows=st.integers(1, 5), columns=st.integers(1, 140), seed=st.integers(0, 99))
-def test_quantising_rounds_to_the_nearest_of_255_steps(
+def test_quantising_rounds_to_the_nearest_of_4079_steps(
     unit: Unit, rows: int, columns: int, seed: int
 ) -> None:
     x_NI = random_rows(rows, columns + 2, seed, spread=10.0 ** (seed % 9 - 4))
@@ -123,9 +124,10 @@ def test_quantising_rounds_to_the_nearest_of_255_steps(
     padded = np.zeros((rows, blocks * BLOCK), np.float32)
     padded[:, :columns] = x_NI[:, :columns]
     x_NBK = padded.reshape(rows, blocks, BLOCK)
-    scales_NB = np.abs(x_NBK).max(-1) * np.float32(1 / 127)
-    inverse_NB = np.divide(1, scales_NB, out=np.zeros_like(scales_NB), where=scales_NB > 0)
-    values_NBK = np.clip(np.rint(x_NBK * inverse_NB[..., None]), -127, 127)
+    most_NB = np.abs(x_NBK).max(-1)
+    scales_NB = most_NB * np.float32(1 / LARGEST)
+    inverse_NB = np.divide(np.float32(LARGEST), most_NB, out=most_NB * 0, where=most_NB > 0)
+    values_NBK = np.clip(np.rint(x_NBK * inverse_NB[..., None]), -LARGEST, LARGEST)
     sums_NB = values_NBK.sum(-1)
     scaled_sums_NB = scales_NB * sums_NB.astype(np.float32)
     expected = values_NBK.reshape(rows, -1), scales_NB, sums_NB, scaled_sums_NB
