@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from benchmarks.peers.failure import PeerError, last_words
 from benchmarks.peers.protocol import LoadRequest, Times
-from benchmarks.peers.tree import ProcessTree
+from benchmarks.peers.tree import ProcessTree, end_with_parent
 from benchmarks.peers.workloads import Workload
 
 JSON = Any
@@ -45,6 +45,7 @@ class EngineProcess:
                 stderr=errors,
                 env=os.environ | variables,
                 cwd=_ROOT,
+                preexec_fn=end_with_parent,
             )
         self.tree = ProcessTree(self._process.pid)
         self._unread = b""

@@ -92,7 +92,7 @@ class Peer:
     `column` is where its figures go; `options` are its defaults, which the command line may
     replace under `options_name`. A `variant` is a second configuration of another one, left out of
     the rows about starting. `variables` and `server` may name `{environment}`, `{python}`,
-    `{model}`, `{name}` and `{cores}`.
+    `{model}`, `{name}`, `{cores}` and `{threads}`.
     """
 
     name: str
@@ -127,6 +127,7 @@ class Peer:
             "model": checkpoint if self.wants_checkpoint else model.gguf,
             "name": _SERVED_NAME,
             "cores": ",".join(map(str, cores)),
+            "threads": model.threads,
         }
         variables = {key: value.format(**places) for key, value in self.variables.items()}
         if self.server:
@@ -175,6 +176,11 @@ _VLLM_VARIABLES: Final = {
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
 }
+_VLLM_IN_PROCESS: Final = {
+    # One process: all requests are there before the first step, so prompts are prefilled together.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "OMP_NUM_THREADS": "{threads}",
+}
 
 
 def _vllm_options() -> dict[str, object]:
@@ -216,7 +222,7 @@ def all_peers() -> tuple[Peer, ...]:
         ENGINE_WORKLOADS,
         _VLLM_ENVIRONMENT,
         "benchmarks.peers.vllm",
-        variables=_VLLM_VARIABLES,
+        variables=_VLLM_VARIABLES | _VLLM_IN_PROCESS,
         options=_vllm_options(),
         wants_checkpoint=True,
     )

@@ -13,7 +13,7 @@ import httpx
 from benchmarks.peers.failure import PeerError, last_words
 from benchmarks.peers.http_load import stream_all
 from benchmarks.peers.protocol import Times
-from benchmarks.peers.tree import ProcessTree
+from benchmarks.peers.tree import ProcessTree, end_with_parent
 from benchmarks.peers.workloads import Workload
 
 _START_LIMIT_S: Final = 900.0
@@ -47,6 +47,7 @@ class ServerProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=os.environ | variables,
+                preexec_fn=end_with_parent,
             )
         self.tree = ProcessTree(self._process.pid)
         self.about = {"command": " ".join(command)}

@@ -1,5 +1,6 @@
 """A process and its descendants, through /proc: stop, continue, end, memory and CPU time."""
 
+import ctypes
 import os
 import signal
 import time
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _TICKS_S: Final = os.sysconf("SC_CLK_TCK")
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None)
 
 
 class ProcessTree:
@@ -69,6 +72,14 @@ class ProcessTree:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+
+def end_with_parent() -> None:
+    """For a child before it runs its program: it is killed when its parent dies.
+
+    A stopped process would otherwise stay for ever when the orchestrator is killed.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def busy_s() -> float:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from benchmarks.peers.protocol import LoadRequest, Times, check_counts, serve
 
+_BLOCK_TOKENS = 128
+"""Of vLLM's cache on CPUs."""
+
 
 class VLLM:
     """One `LLM`; first and last token times are the engine's own time stamps."""
@@ -26,6 +29,8 @@ class VLLM:
 
         dtype = str(request.options.get("dtype", "float32"))
         kv_tokens = max(request.sequences * request.context_tokens, request.longest_tokens)
+        # Whole blocks for every sequence, and the empty one that vLLM keeps for itself.
+        kv_tokens += (request.sequences + 1) * _BLOCK_TOKENS
         arguments: dict[str, object] = {
             "kv_cache_memory_bytes": kv_tokens * kv_token_bytes(Path(request.checkpoint), dtype),
             "max_model_len": max(request.context_tokens, request.longest_tokens),
