@@ -1,4 +1,4 @@
-"""What this machine could do at most with the kernels in use: measured, for benchmarks. No torch."""
+"""What this machine could do at most with these kernels, measured for benchmarks. No torch."""
 
 import ctypes
 from collections.abc import Callable
