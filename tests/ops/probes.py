@@ -89,9 +89,7 @@ class GatedProbe:
     inverse_frequencies: NDArray[np.float32] = field(default_factory=lambda: NO_ROTATION)
 
     def forward(self, ops: StepOps[Value]) -> Value:
-        return ops.logit_rows(
-            ops.gated(ops.embedding(self.table), self.gate_up, self.activation)
-        )
+        return ops.logit_rows(ops.gated(ops.embedding(self.table), self.gate_up, self.activation))
 
 
 @dataclass(frozen=True)

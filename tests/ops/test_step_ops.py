@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from tests.backends import backend, backends
 from tests.ops.probes import (
     NO_ROTATION,
-    ResidualProbe,
     AttentionProbe,
+    GatedProbe,
     LinearProbe,
     NormProbe,
+    ResidualProbe,
     Sequences,
-    GatedProbe,
     matrix,
     rows_of,
     runner_of,

@@ -58,9 +58,7 @@ class StepOps(Protocol[Value]):
     def rms_norm(self, x_NE: Value, gain_E: NDArray[np.float32], eps: float) -> Value:
         """`x / sqrt(mean(x ** 2) + eps) * gain` per row (https://arxiv.org/abs/1910.07467)."""
 
-    def linear(
-        self, x_NI: Value, weight: LinearWeight, residual_NO: Value | None = None
-    ) -> Value:
+    def linear(self, x_NI: Value, weight: LinearWeight, residual_NO: Value | None = None) -> Value:
         """`x @ weight.T + bias`, plus the residual: `[N, O]`.
 
         The result may be put where the residual was, which is then gone.

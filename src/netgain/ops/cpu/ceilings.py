@@ -82,9 +82,7 @@ class CeilingMeter:
 
     def _read_s(self) -> float:
         each = _READ_BYTES // _CHUNKS
-        spent: int = self._handle.ng_time_reading(
-            self._pool, self._data.ctypes.data, _CHUNKS, each
-        )
+        spent: int = self._handle.ng_time_reading(self._pool, self._data.ctypes.data, _CHUNKS, each)
         return _READ_BYTES / (spent / 1e9)
 
     def _multiply_s(self, of_bytes: int) -> float:

@@ -59,14 +59,10 @@ class Recorder:
             Node(OpKind.NORM, x_NE.columns, x_NE.rows, x_NE, gain=gain_E, eps=float(eps))
         )
 
-    def linear(
-        self, x_NI: Node, weight: LinearWeight, residual_NO: Node | None = None
-    ) -> Node:
+    def linear(self, x_NI: Node, weight: LinearWeight, residual_NO: Node | None = None) -> Node:
         """See `StepOps.linear`."""
         matrix = packed(weight)
-        return self._add(
-            Node(OpKind.LINEAR, matrix.shape[0], x_NI.rows, x_NI, residual_NO, matrix)
-        )
+        return self._add(Node(OpKind.LINEAR, matrix.shape[0], x_NI.rows, x_NI, residual_NO, matrix))
 
     def gated(self, x_NI: Node, gate_up: LinearWeight, activation: Activation) -> Node:
         """See `StepOps.gated`."""
@@ -85,9 +81,7 @@ class Recorder:
     def attention(self, qkv_TJ: Node, spec: AttentionSpec) -> Node:
         """See `StepOps.attention`."""
         columns = spec.heads * spec.head_dim
-        return self._add(
-            Node(OpKind.ATTENTION, columns, qkv_TJ.rows, qkv_TJ, attention=spec)
-        )
+        return self._add(Node(OpKind.ATTENTION, columns, qkv_TJ.rows, qkv_TJ, attention=spec))
 
     def logit_rows(self, x_TE: Node) -> Node:
         """See `StepOps.logit_rows`."""
