@@ -45,10 +45,16 @@ def load_model(checkpoint: Checkpoint, backend: Backend) -> tuple[CausalLM, Load
     return MODELS[config.architecture](config, matrices, vectors), timings
 
 
+def matrix_specs(checkpoint: Checkpoint) -> list[MatrixSpec]:
+    """The matrices that `load_model` would load. Raises `ModelError` like it."""
+    wanted = parameters(checkpoint.config)
+    return [spec for _, spec in _specs(wanted, _checked(checkpoint, wanted))]
+
+
 def resident_bytes(checkpoint: Checkpoint, backend: Backend) -> int:
     """Bytes the weights will take in memory. Raises `ModelError` like `load_model`."""
     wanted = parameters(checkpoint.config)
-    specs = [spec for _, spec in _specs(wanted, _checked(checkpoint, wanted))]
+    specs = matrix_specs(checkpoint)
     biases = {_bias(spec.name) for spec in specs if spec.has_bias}
     vectors = sum(p.elements for p in wanted if not p.is_matrix and p.name not in biases)
     return sum(map(backend.resident_bytes, specs)) + _FP32_BYTES * vectors
