@@ -367,7 +367,7 @@ def test_quantised_results_are_the_float_results_in_12_bits(unit: Unit, threads:
         blocks = wanted.reshape(count, -1, 32)
         scales = np.abs(blocks).max(-1, keepdims=True) / LARGEST
         error = np.abs(found.reshape(blocks.shape) - blocks)
-        assert (error <= 0.5001 * scales).all()
+        assert (error <= 0.501 * scales).all()  # half a step, and rounding of its 2,039
         sums = found.reshape(blocks.shape).sum(-1)
         np.testing.assert_allclose(scaled_sums, sums, rtol=1e-4, atol=1e-4)
 
