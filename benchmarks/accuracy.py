@@ -165,8 +165,8 @@ def _bytes(groups: Sequence[KVGroup]) -> int:
 def combinations(
     weights: Sequence[WeightFormat], kinds: Sequence[KVDType]
 ) -> list[tuple[WeightFormat, Sequence[KVDType]]]:
-    """The reference first; every weight format with fp32 KV, and the first one with every KV format:
-    the two errors add up and are told apart.
+    """The reference first; then every weight format with fp32 KV, so that errors of weights and of
+    KV are told apart, and the first weight format with every KV format.
     """
     chosen = [
         (one, list(kinds) if one is weights[0] else [KVDType.FP32])
@@ -201,7 +201,7 @@ def row(result: Result, reference: Result) -> dict[str, object]:
         "weights": str(result.weights),
         "kv": str(result.kv),
         "perplexity": result.score.perplexity,
-        "ppl_change_%": 100 * (result.score.perplexity_ratio(reference.score) - 1),
+        "ppl_%": 100 * (result.score.perplexity_ratio(reference.score) - 1),
         "top1_%": 100 * result.score.agreement(reference.score),
         "weights_mb": result.weight_bytes / 1e6,
         "kv_b_token": result.kv_token_bytes,

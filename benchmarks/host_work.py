@@ -1,4 +1,4 @@
-"""What a step takes beside the kernels: the engine's step period less the time inside its runner."""
+"""What a step takes beside the kernels: the step period less the time inside the runner."""
 
 import statistics
 import time

@@ -7,6 +7,7 @@ dim.
 """
 
 import enum
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netgain.kv.geometry import KVDType
-from netgain.models.causal_lm import CausalLM
 from netgain.models.checkpoint import Checkpoint
 from netgain.models.loading import matrix_specs
 from netgain.models.parameters import parameters
@@ -25,7 +25,7 @@ from netgain.ops.cpu.ceilings import Ceilings
 from netgain.ops.cpu.library import Unavailable, load
 from netgain.ops.cpu.packing import PackedFormat
 from netgain.ops.cpu.weights import packed_format, resident_bytes
-from netgain.ops.interface import Activation, AttentionSpec
+from netgain.ops.interface import Activation, AttentionSpec, StepModel
 from netgain.ops.weights import LinearWeight
 
 PLANES: Final = 2
@@ -103,7 +103,7 @@ class CountingOps:
 class ModelWork:
     """The work of any step of one model in one format of weights and KV."""
 
-    def __init__(self, model: CausalLM, kv_dtype: KVDType) -> None:
+    def __init__(self, model: StepModel, kv_dtype: KVDType) -> None:
         """`model`: made of `CountedWeight`s."""
         ops = CountingOps()
         model.forward(ops)
@@ -155,9 +155,7 @@ def work_of(
     matrices: dict[str, LinearWeight] = {}
     for spec in matrix_specs(checkpoint):
         if backend is BackendName.TORCH:
-            matrices[spec.name] = CountedWeight(
-                spec.shape, 4 * spec.shape[0] * spec.shape[1], False
-            )
+            matrices[spec.name] = CountedWeight(spec.shape, 4 * math.prod(spec.shape), False)
             continue
         library = load()
         assert not isinstance(library, Unavailable), library.reason

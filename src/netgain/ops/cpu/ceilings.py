@@ -1,4 +1,4 @@
-"""What this machine could do at most with these kernels, measured for benchmarks. No torch."""
+"""What this machine could do at most with the kernels in use, measured. No torch."""
 
 import ctypes
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from netgain.ops.cpu.library import Library, Unavailable, load
 
 _READ_BYTES: Final = 1 << 29
 _CHUNKS: Final = 128
+_LINE_BYTES: Final = 64
 _LOOP_NS: Final = 20_000_000
 """Of all threads together: long against a fork-join, short against a neighbour's time slice."""
 _FIRST_ROUNDS: Final = 200
@@ -22,7 +23,7 @@ _FIRST_ROUNDS: Final = 200
 class Ceilings:
     """Rates of all threads together.
 
-    `read_bytes_s`: reading 512 MiB from memory, every byte once. `float_s`: float32 multiply-adds,
+    `read_bytes_s`: reading from memory, every byte once. `float_s`: float32 multiply-adds,
     and `product_s`: multiply-adds of two 8-bit numbers, in the widest instructions of `isa` that
     the kernels use, on registers only. A multiply-add counts once.
     """
@@ -47,10 +48,11 @@ class Ceilings:
 class CeilingMeter:
     """Measures on threads of its own, which sleep in between.
 
+    `read_bytes` are read from memory: by default more than the caches of most machines hold.
     Raises `ConfigurationError` where the native library is not there. `close` frees everything.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, read_bytes: int = _READ_BYTES) -> None:
         library = load()
         if isinstance(library, Unavailable):
             raise ConfigurationError(f"ceilings need the native CPU library: {library.reason}")
@@ -61,9 +63,9 @@ class CeilingMeter:
         if not self._pool:
             raise MemoryError(f"{threads} threads could not be started")
         # Ones: pages that nobody wrote to are all the same page of zeros.
-        self._data: NDArray[np.uint8] = np.ones(_READ_BYTES, np.uint8)
+        self._data: NDArray[np.uint8] = np.ones(read_bytes, np.uint8)
 
-    def measure(self, tries: int = 5) -> Ceilings:
+    def measure(self, tries: int = 6) -> Ceilings:
         """The best of some tries."""
         return Ceilings(
             self._isa,
@@ -81,9 +83,9 @@ class CeilingMeter:
         self._data = np.empty(0, np.uint8)
 
     def _read_s(self) -> float:
-        each = _READ_BYTES // _CHUNKS
+        each = self._data.nbytes // _CHUNKS // _LINE_BYTES * _LINE_BYTES
         spent: int = self._handle.ng_time_reading(self._pool, self._data.ctypes.data, _CHUNKS, each)
-        return _READ_BYTES / (spent / 1e9)
+        return _CHUNKS * each / (spent / 1e9)
 
     def _multiply_s(self, of_bytes: int) -> float:
         done = ctypes.c_int64()
