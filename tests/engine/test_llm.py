@@ -16,7 +16,7 @@ from netgain.errors import CapacityError, ConfigurationError, InvalidRequestErro
 from netgain.kv.events import BlockStored
 from netgain.ledger.stages import LedgerStage
 from netgain.ops.choices import BackendName, KVFormat, WeightFormat
-from tests.backends import LoadedModel, load, usual
+from tests.backends import LoadedModel, backends, load, usual
 from tests.greedy import TIE, assert_same_but_for_ties
 from tests.paged import PagedDriver, PagedSequence, Work
 
@@ -284,6 +284,23 @@ def test_the_engine_says_what_auto_became(llm: LLM, model: LoadedModel) -> None:
     else:
         assert (info.weights, info.kv_dtype, info.numerics) == ("fp32", "fp32", "fast")
         assert info.weight_bytes == 4 * info.parameters
+
+
+@pytest.mark.parametrize("backend", [str(name) for name in backends()])
+def test_fast_numerics_say_how_far_logits_moved(default_gguf: Path, backend: str) -> None:
+    with LLM(
+        str(default_gguf), max_model_len=64, kv_memory="64MiB", backend=backend, numerics="fast"
+    ) as fast:
+        moved = fast.info.divergence
+    assert moved is not None
+    if backend == "native":
+        assert moved == 0.0  # the same kernels as invariant
+    else:
+        assert 0.0 < moved < 1e-2
+
+
+def test_invariant_numerics_have_nothing_to_say(llm: LLM) -> None:
+    assert (llm.info.divergence is None) == (llm.info.numerics == "invariant")
 
 
 def test_a_context_beyond_the_models_is_refused(default_gguf: Path) -> None:

@@ -34,9 +34,12 @@ def ledger_line(completion: "Completion") -> str:
 
 def engine_line(info: "EngineInfo") -> str:
     """One line: who computes, and in which formats."""
+    moved = (
+        "" if info.divergence is None else f" (logits move by {info.divergence:.1g} with company)"
+    )
     return (
         f"{info.backend} ({info.isa}), {info.threads} threads; weights {info.weights}, "
-        f"KV {info.kv_dtype}, numerics {info.numerics}"
+        f"KV {info.kv_dtype}, numerics {info.numerics}{moved}"
     )
 
 

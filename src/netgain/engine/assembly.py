@@ -14,6 +14,7 @@ from netgain.engine.capacity import plan_capacity, step_bounds
 from netgain.engine.clock import Clock, MonotonicClock
 from netgain.engine.core import EngineCore
 from netgain.engine.device_state import DeviceState
+from netgain.engine.divergence import measure_divergence
 from netgain.engine.events import Event
 from netgain.engine.local_executor import LocalExecutor
 from netgain.engine.messages import EngineInfo, LoadPart
@@ -26,6 +27,7 @@ from netgain.models.parameters import parameter_count
 from netgain.models.store import ensure
 from netgain.models.tokenizer_source import end_token_ids
 from netgain.ops.backend import BackendTraits
+from netgain.ops.choices import Numerics
 from netgain.ops.selection import make_backend
 
 _CALIBRATION_BUDGET_S: Final = 1.5
@@ -130,6 +132,17 @@ def build_engine(
         budget_s=_CALIBRATION_BUDGET_S,
     )
     estimator = StepTimeEstimator(measured.result())
+    divergence = None
+    if traits.numerics is Numerics.FAST:
+        divergence = device_thread.submit(
+            measure_divergence,
+            runner,
+            len(groups),
+            settings.kv.block_tokens,
+            plan.pool_blocks,
+            bounds.tokens,
+            config.vocab,
+        ).result()
     done("warm up", time.perf_counter() - began)
     core = EngineCore(
         settings.scheduler,
@@ -156,6 +169,7 @@ def build_engine(
         weights=str(traits.weights),
         kv_dtype=str(traits.kv_dtype),
         numerics=str(traits.numerics),
+        divergence=divergence,
         step_base_s=estimator.model.base_s,
         step_token_s=estimator.model.token_s,
         load=tuple(parts),

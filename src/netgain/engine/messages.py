@@ -114,6 +114,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `parameters` counts the model's weights, `weight_bytes` what they take in memory. `backend`,
     `weights`, `kv_dtype` and `numerics` say what `auto` became; `isa` names the instruction set.
+    `divergence`: with fast numerics, how far logits moved with company, measured at start.
     `step_base_s`, `step_token_s`: the calibrated time of an empty step and of one more token.
     """
 
@@ -134,6 +135,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     step_base_s: float
     step_token_s: float
     load: tuple[LoadPart, ...]
+    divergence: float | None = None
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
