@@ -58,9 +58,7 @@ def _flags(name: str) -> tuple[str, ...]:
 # One for each header of vectors; what a set adds to another's vectors is not told apart here.
 INSTRUCTION_SETS: Final = (
     InstructionSet("plain", "vector_plain.h", _flags("plain")),
-    InstructionSet(
-        "avx2", "vector_avx2.h", _flags("avx2"), frozenset({"avx2", "fma", "f16c"})
-    ),
+    InstructionSet("avx2", "vector_avx2.h", _flags("avx2"), frozenset({"avx2", "fma", "f16c"})),
     InstructionSet(
         "avx512_vnni",
         "vector_avx512.h",
@@ -153,7 +151,7 @@ class _PipedUnit:
         to.flush()
         for buffer in buffers:
             answer = answers.read(buffer.nbytes)
-            assert len(answer) == buffer.nbytes, f"{name} ended the process"
+            assert len(answer) == buffer.nbytes, f"{name} ended the process: {self._process.wait()}"
             buffer[...] = np.frombuffer(answer, buffer.dtype).reshape(buffer.shape)
 
     def close(self) -> None:
