@@ -43,9 +43,19 @@ def test_kv_is_shared_only_between_engines_that_compute_and_keep_it_alike(tmp_pa
     assert len(found) == 2 + len(others)
 
 
-def test_kernels_that_are_not_installed_are_refused_with_what_to_use_instead() -> None:
-    with pytest.raises(ConfigurationError, match="use --backend torch"):
-        make_backend(BackendName.NATIVE, threads=1)
+def test_kernels_that_are_not_there_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"run: .*; or use --backend torch"):
+        make_backend(BackendName.NATIVE, threads=1, native_folder=tmp_path)
+
+
+def test_without_kernels_torch_computes_and_one_line_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = make_backend(BackendName.AUTO, threads=1, native_folder=tmp_path)
+    assert backend.traits.name is BackendName.TORCH
+    (record,) = caplog.records
+    assert "slower without native kernels" in record.getMessage()
+    assert "run: " in record.getMessage()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from pathlib import Path
 from typing import Final
 
 from netgain.errors import ConfigurationError
@@ -19,20 +20,22 @@ def make_backend(
     numerics: Numerics = Numerics.AUTO,
     *,
     pinned: bool = False,
+    native_folder: Path | None = None,
 ) -> Backend:
     """The backend, ready to take weights in. `auto` is native where its library is there.
 
-    With `pinned`, threads keep to a core each, where a backend can do that. Raises
-    `ConfigurationError` for what is not there or cannot be combined.
+    With `pinned`, threads keep to a core each, where a backend can do that. `native_folder`: where
+    to look for the native library instead of beside its sources. Raises `ConfigurationError` for
+    what is not there or cannot be combined.
     """
     if name is BackendName.TORCH:
         return _torch(threads, weights, kv_format, numerics)
     from netgain.ops.cpu.library import Unavailable, load
 
-    library = load()
+    library = load(native_folder) if native_folder else load()
     if isinstance(library, Unavailable):
         if name is BackendName.NATIVE:
-            raise ConfigurationError(f"--backend native: {library.reason}")
+            raise ConfigurationError(f"--backend native: {library.reason}; or use --backend torch")
         _log.warning("slower without native kernels: %s", library.reason)
         return _torch(threads, weights, kv_format, numerics)
     from netgain.ops.cpu.backend import NativeBackend

@@ -43,12 +43,12 @@ inline float reduce_add(F a) {
   return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
 }
 
-inline F load_some(const float* p, int64_t count, float fill) {
+inline F load_first(const float* p, int64_t count, float fill) {
   float lanes[kLanes] = {fill, fill, fill, fill};
   for (int64_t i = 0; i < count; ++i) lanes[i] = p[i];
   return vld1q_f32(lanes);
 }
-inline void store_some(float* p, F x, int64_t count) {
+inline void store_first(float* p, F x, int64_t count) {
   float lanes[kLanes];
   vst1q_f32(lanes, x);
   for (int64_t i = 0; i < count; ++i) p[i] = lanes[i];
@@ -117,18 +117,18 @@ inline void store_int8(int8_t* p, F x) {
 }
 inline int32_t reduce_add_int(F whole) { return vaddvq_s32(vcvtnq_s32_f32(whole)); }
 inline void store_bf16(void* p, F x) {
-  uint32x4_t bits = vreinterpretq_u32_f32(x), high = vshrq_n_u32(bits, 16);
+  uint32x4_t all = vreinterpretq_u32_f32(x), high = vshrq_n_u32(all, 16);
   uint32x4_t odd = vandq_u32(high, vdupq_n_u32(1));
-  uint32x4_t rounded = vshrq_n_u32(vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff))), 16);
-  rounded = vbslq_u32(vceqq_f32(x, x), rounded, vorrq_u32(high, vdupq_n_u32(0x40)));
-  vst1_u16(static_cast<uint16_t*>(p), vmovn_u32(rounded));
+  uint32x4_t rounded = vshrq_n_u32(vaddq_u32(all, vaddq_u32(odd, vdupq_n_u32(0x7fff))), 16);
+  uint32x4_t number = vceqq_f32(x, x);
+  vst1_u16(static_cast<uint16_t*>(p), vmovn_u32(vbslq_u32(number, rounded, vorrq_u32(high, vdupq_n_u32(0x40)))));
 }
 inline F keep(F x, int64_t begin, int64_t end, F other) {
-  constexpr int32_t lanes[kLanes] = {0, 1, 2, 3};
-  int32x4_t lane = vld1q_s32(lanes);
-  uint32x4_t inside = vandq_u32(vcgeq_s32(lane, vdupq_n_s32(static_cast<int32_t>(begin))),
-                                vcltq_s32(lane, vdupq_n_s32(static_cast<int32_t>(end))));
-  return vbslq_f32(inside, x, other);
+  float lanes[kLanes], others[kLanes];
+  store(lanes, x);
+  store(others, other);
+  for (int i = 0; i < kLanes; ++i) lanes[i] = i >= begin && i < end ? lanes[i] : others[i];
+  return load(lanes);
 }
 
 }  // namespace
