@@ -157,7 +157,7 @@ class _PipedUnit:
         to.flush()
         for buffer in buffers:
             answer = answers.read(buffer.nbytes)
-            assert len(answer) == buffer.nbytes, f"{name} ended the process"
+            assert len(answer) == buffer.nbytes, f"{name} ended the process: {self._process.wait()}"
             buffer[...] = np.frombuffer(answer, buffer.dtype).reshape(buffer.shape)
 
     def close(self) -> None:
