@@ -165,7 +165,11 @@ def native_bf16() -> bool:
 
 LLAMA_ENVIRONMENT: Final = Environment(
     "llama_cpp",
-    {"CMAKE_ARGS": f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS='{_AMX_FENCE}'"},
+    {
+        "CMAKE_ARGS": f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS='{_AMX_FENCE}'",
+        # pip keeps what it has built before and would reuse it, whatever it was built with.
+        "PIP_NO_CACHE_DIR": "1",
+    },
 )
 TRANSFORMERS_ENVIRONMENT: Final = Environment("transformers")
 _VLLM_ENVIRONMENT: Final = Environment("vllm")
