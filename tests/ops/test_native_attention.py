@@ -7,7 +7,9 @@ import dataclasses
 import enum
 import functools
 import itertools
+import os
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +22,13 @@ from tests.ops.native_formats import LARGEST
 Floats = npt.NDArray[np.float32]
 
 
-@pytest.fixture(scope="module", params=INSTRUCTION_SETS, ids=lambda isa: isa.name)
+# Attention under emulation takes a quarter of an hour: only when asked for (CONTRIBUTING.md).
+TRIED: Final = [
+    isa for isa in INSTRUCTION_SETS if isa.name != "neon" or os.environ.get("NETGAIN_EMULATE")
+]
+
+
+@pytest.fixture(scope="module", params=TRIED, ids=lambda isa: isa.name)
 def unit(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Unit]:
