@@ -93,7 +93,7 @@ def main() -> None:
                 }
             )
     show("Ledger against decode step (measured)", rows)
-    write(arguments.json, rows, ("torch",))
+    write(arguments.json, rows)
 
 
 if __name__ == "__main__":
