@@ -174,6 +174,21 @@ def test_an_sdist_holds_the_sources_and_the_hook(project: Path) -> None:
 
 
 @needs_compiler
+def test_a_build_that_fails_leaves_the_library_that_is_there(
+    installed: Path, tmp_path: Path
+) -> None:
+    site = copied(installed, tmp_path)
+    done = run(
+        *(sys.executable, "-m", "netgain.ops.cpu.build"),
+        cwd=site,
+        PYTHONPATH=str(site),
+        CXX="/nonexistent",
+    )
+    assert done.returncode != 0
+    assert loaded(site).startswith("plain in ")
+
+
+@needs_compiler
 def test_a_library_of_other_sources_is_refused(installed: Path, tmp_path: Path) -> None:
     site = copied(installed, tmp_path)
     with (site / SOURCES / "pack.h").open("a") as header:

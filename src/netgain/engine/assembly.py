@@ -1,5 +1,6 @@
 """From settings to a running engine: checkpoint, memory plan, weights, KV pool, warm-up."""
 
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -77,8 +78,9 @@ def build_engine(
         settings.model.weights,
         settings.kv.dtype,
         settings.model.numerics,
-        # With fewer threads than cores, another engine may have taken the same ones.
-        pinned=threads == cores,
+        # With fewer threads than there are processors (or a quota on them) another engine may have
+        # taken the same ones.
+        pinned=threads == len(os.sched_getaffinity(0)),
     )
     traits = backend.traits
     done("backend", time.perf_counter() - began)

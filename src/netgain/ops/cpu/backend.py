@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from netgain.errors import ConfigurationError
 from netgain.kv.geometry import KVDType, KVGroup
 from netgain.ops.backend import BackendTraits, StepBounds, StepMemory
 from netgain.ops.choices import BackendName, KVFormat, Numerics, WeightFormat
@@ -27,6 +28,8 @@ from netgain.ops.weights import MatrixSpec
 
 _FP32_BYTES: Final = 4
 _LINE_BYTES: Final = 64
+_PARTIAL_BYTES: Final = 16 << 20
+"""Most that attention cut along the context takes (`kMostPartialFloats` in attention_plan.h)."""
 _KV_CODES: Final = {KVDType.FP32: 0, KVDType.BF16: 1, KVDType.FP16: 2, KVDType.INT8: 3}
 _PHASES: Final = {
     -1: "angles",
@@ -44,7 +47,7 @@ class NativeBackend:
 
     Whatever is asked of `numerics`, a row's result never depends on who shares its step: no kernel
     here would gain by it. With `pinned`, each thread stays on a core of its own; the thread that
-    runs steps is the first of them.
+    runs steps is the first of them, stays there afterwards, and so does what it starts.
     """
 
     def __init__(
@@ -63,7 +66,10 @@ class NativeBackend:
         cpus = (ctypes.c_int * len(cores))(*cores)
         self._pool = handle.ng_pool_create(threads, cpus, len(cores))
         if not self._pool:
-            raise MemoryError(f"{threads} threads could not be started")
+            raise ConfigurationError(
+                f"the system refused to start {threads} threads; use fewer (--threads), or raise "
+                "the limit on processes"
+            )
         weakref.finalize(self, handle.ng_pool_destroy, self._pool)
         self._traits = BackendTraits(
             name=BackendName.NATIVE,
@@ -89,7 +95,8 @@ class NativeBackend:
         heads = 3 * bounds.heads + 2 * bounds.kv_heads
         per_token = 3 * bounds.hidden + (heads + 1) * bounds.head_dim + bounds.ffn
         logits = bounds.rows * bounds.vocab
-        return StepMemory(_FP32_BYTES * (bounds.tokens * per_token + logits), 0)
+        activations = _FP32_BYTES * (bounds.tokens * per_token + logits)
+        return StepMemory(activations + _PARTIAL_BYTES, 0)
 
     def matrix(self, spec: MatrixSpec) -> PackedSink:
         """See `Backend.matrix`."""
@@ -136,6 +143,9 @@ class NativeRunner:
         self._records = tuple(_records(blocks, group) for group in groups)
         self._handle = backend.handle
         program = record(model)
+        self._program = program
+        self._max_tokens = max_tokens
+        self._max_rows = max_rows
         self._vocab = program.ops[-1].node.columns
         self._plan = self._build(program, model, groups, max_tokens, max_rows)
         self._step = plan_abi.Step()
@@ -153,6 +163,8 @@ class NativeRunner:
 
     def run(self, inputs: StepInputs, draws: Draws) -> list[int]:
         """See `StepRunner.run`."""
+        if len(inputs.logit_rows_N) > self._max_rows:
+            raise ValueError(f"{len(inputs.logit_rows_N)} rows, the plan draws {self._max_rows}")
         step = self._step
         step.logits = None
         step.temperatures = _address(draws.temperatures_N)
@@ -188,6 +200,8 @@ class NativeRunner:
         return times
 
     def _run(self, inputs: StepInputs) -> None:
+        if len(inputs.token_ids_T) > self._max_tokens:
+            raise ValueError(f"{len(inputs.token_ids_T)} tokens, the plan has {self._max_tokens}")
         step = self._step
         step.tokens = len(inputs.token_ids_T)
         step.slices = len(inputs.context_lens_R)
@@ -202,7 +216,7 @@ class NativeRunner:
             self._strides[index] = group.block_tables_RM.shape[1]
         code = self._handle.ng_plan_run(self._plan, step)
         if code == plan_abi.BAD_TOKEN:
-            raise ValueError(f"a token id is outside the vocabulary of {self._vocab}")
+            raise ValueError("a token id is outside the rows of the embedding")
         if code:
             raise MemoryError("no memory left to run the step")
 

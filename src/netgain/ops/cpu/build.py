@@ -91,7 +91,8 @@ def build(folder: Path = HERE, destination: Path | None = None) -> Built | NotBu
 
     The units are compiled side by side, one per core. In a checkout, objects are kept in
     `build/native`, so that only what changed is compiled again. What stands in for the library
-    where there is none, the reason, is written or removed beside it.
+    where there is none, the reason, is written or removed beside it. A library that is there stays
+    if the build fails.
     """
     sources = folder / SOURCES_NAME
     library = destination or sources / LIBRARY_NAME
@@ -99,8 +100,7 @@ def build(folder: Path = HERE, destination: Path | None = None) -> Built | NotBu
     reason = library.with_name(REASON_NAME)
     if isinstance(result, Built):
         reason.unlink(missing_ok=True)
-    else:
-        library.unlink(missing_ok=True)
+    elif not library.exists():
         reason.write_text(result.reason + "\n")
     return result
 

@@ -47,6 +47,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self._attention: dict[int, AttentionSpec] = {}
 
     def embedding(self, table: LinearWeight) -> Node:
         """See `StepOps.embedding`."""
@@ -55,8 +56,9 @@ class Recorder:
 
     def rms_norm(self, x_NE: Node, gain_E: NDArray[np.float32], eps: float) -> Node:
         """See `StepOps.rms_norm`."""
+        gain = np.ascontiguousarray(gain_E, np.float32)
         return self._add(
-            Node(OpKind.NORM, x_NE.columns, x_NE.rows, x_NE, gain=gain_E, eps=float(eps))
+            Node(OpKind.NORM, x_NE.columns, x_NE.rows, x_NE, gain=gain, eps=float(eps))
         )
 
     def linear(self, x_NI: Node, weight: LinearWeight, residual_NO: Node | None = None) -> Node:
@@ -80,6 +82,9 @@ class Recorder:
 
     def attention(self, qkv_TJ: Node, spec: AttentionSpec) -> Node:
         """See `StepOps.attention`."""
+        first = self._attention.setdefault(spec.group, spec)
+        if (first.heads, first.window) != (spec.heads, spec.window):
+            raise ValueError("layers of one KV group must agree in query heads and window")
         columns = spec.heads * spec.head_dim
         return self._add(Node(OpKind.ATTENTION, columns, qkv_TJ.rows, qkv_TJ, attention=spec))
 
@@ -180,8 +185,14 @@ class _Lowering:
         return self._place[node.input, bool(node.weight and node.weight.quantized)]
 
     def _output(self, index: int, node: Node, *, quantized: bool) -> int:
-        if node.residual is not None and self._last[node.residual, False] == index:
-            place = self._place.pop((node.residual, False))  # written where the residual was
+        residual = node.residual
+        if (
+            residual is not None
+            and residual is not node.input  # which other tiles may still have to read
+            and node is not self._result  # which may be wanted in the caller's memory
+            and self._last[residual, False] == index
+        ):
+            place = self._place.pop((residual, False))  # written where the residual was
         else:
             place = self._take(
                 Memory(node.columns, quantized, node.rows, logits=node is self._result)

@@ -78,12 +78,17 @@ NETGAIN_API int ng_plan_run(Plan* plan, const netgain::NgStep* step) {
 NETGAIN_API void ng_plan_time(Plan* plan, int on) { plan->time_phases(on != 0); }
 
 // Kinds and nanoseconds of up to `most` phases since they were last emptied; returns how many there
-// are.
+// are,
+// or -1.
 NETGAIN_API int ng_plan_timings(Plan* plan, int32_t* kinds, int64_t* nanoseconds, int most, int empty) {
-  const auto timings = plan->timings(empty != 0);
-  for (size_t i = 0; i < timings.size() && i < static_cast<size_t>(most); ++i) {
-    kinds[i] = timings[i].first;
-    nanoseconds[i] = timings[i].second;
+  try {
+    const auto timings = plan->timings(empty != 0);
+    for (size_t i = 0; i < timings.size() && i < static_cast<size_t>(most); ++i) {
+      kinds[i] = timings[i].first;
+      nanoseconds[i] = timings[i].second;
+    }
+    return static_cast<int>(timings.size());
+  } catch (...) {
+    return -1;
   }
-  return static_cast<int>(timings.size());
 }

@@ -62,7 +62,9 @@ void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& l
   for (const Run& run : runs) {
     const int64_t first = run.first_split(window), splits = run.splits(window);
     int64_t pieces = 1;
-    if (threads > 1 && run.tokens(window) >= 2 * kLeastTokens) {
+    const int64_t cut_floats = run.rows * splits * split_floats * layout.kv_heads;
+    const bool affordable = partial_floats + cut_floats <= kMostPartialFloats;
+    if (threads > 1 && affordable && run.tokens(window) >= 2 * kLeastTokens) {
       pieces = std::min(splits, ceil_div(run.cost(window, group), share));
     }
     const int64_t piece_splits = ceil_div(splits, pieces);

@@ -7,6 +7,9 @@
 
 namespace netgain {
 
+// Partial results of one step take no more than this (16 MiB); work that would is not cut.
+inline constexpr int64_t kMostPartialFloats = int64_t{4} << 20;
+
 // The same for all layers of a KV group. Results do not depend on the division.
 struct AttentionPlan {
   std::vector<AttentionTask> tasks;    // longest first

@@ -10,7 +10,7 @@
 
 namespace netgain {
 
-// Structures up to `Step` are filled by Python (ops/cpu/library.py mirrors them field by field).
+// Structures up to `NgStep` are filled by Python (ops/cpu/plan_abi.py mirrors them field by field).
 extern "C" {
 
 enum NgOpKind : int32_t {

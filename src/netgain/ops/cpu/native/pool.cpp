@@ -67,10 +67,17 @@ constexpr int next_of(uint64_t ticket) { return static_cast<int>(ticket & 0xffff
 }  // namespace
 
 Pool::Pool(int threads, std::vector<int> cpus) : cpus_(std::move(cpus)) {
-  for (int worker = 1; worker < threads; ++worker) helpers_.emplace_back([this, worker] { help(worker); });
+  try {
+    for (int worker = 1; worker < threads; ++worker) helpers_.emplace_back([this, worker] { help(worker); });
+  } catch (...) {  // the system gives no more threads: end those that started
+    stop();
+    throw;
+  }
 }
 
-Pool::~Pool() {
+Pool::~Pool() { stop(); }
+
+void Pool::stop() {
   stopping_.store(true);
   alarm_.fetch_add(1);
   wake_all(alarm_);

@@ -36,6 +36,7 @@ class Pool {
   void run(Program& program);
 
  private:
+  void stop();
   void help(int worker);
   bool take(uint64_t& ticket, int& chunk);
   void work(uint64_t ticket, int chunk, int worker);
