@@ -208,9 +208,7 @@ def measure_all(
         raise SystemExit(f"this measures the native backend: {library.reason}")
     checkpoint = open_checkpoint(ensure(arguments.model))
     threads = usable_cores()
-    backend = NativeBackend(
-        library, threads, arguments.weights, KVFormat(arguments.kv_dtype.value), pinned=True
-    )
+    backend = NativeBackend(library, threads, arguments.weights, KVFormat(arguments.kv_dtype.value))
     traits = backend.traits
     model, _ = load_model(checkpoint, backend)
     groups = [

@@ -50,7 +50,8 @@ class ServerProcess:
                 preexec_fn=end_with_parent,
             )
         self.tree = ProcessTree(self._process.pid)
-        self.about = {"command": " ".join(command)}
+        # Names, not where this machine keeps them.
+        self.about = {"command": " ".join(Path(part).name for part in command)}
         while not self._answers(ready_path):
             if self._process.poll() is not None:
                 raise PeerError(
