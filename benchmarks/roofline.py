@@ -6,7 +6,6 @@ Dimensions: T tokens of the step, N rows that need logits, H query heads, K key-
 dim.
 """
 
-import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from netgain.ops.choices import BackendName, WeightFormat
 from netgain.ops.cpu.ceilings import Ceilings
 from netgain.ops.cpu.library import Unavailable, load
 from netgain.ops.cpu.packing import PackedFormat
+from netgain.ops.cpu.recording import Rows
 from netgain.ops.cpu.weights import packed_format, resident_bytes
 from netgain.ops.interface import Activation, AttentionSpec, StepModel
 from netgain.ops.weights import LinearWeight
@@ -40,13 +40,6 @@ class CountedWeight:
     shape: tuple[int, int]
     stored_bytes: int
     quantized: bool
-
-
-class Rows(enum.Enum):
-    """How many rows a value has."""
-
-    TOKENS = "T"
-    LOGITS = "N"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ inline F max(F a, F b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 inline F min(F a, F b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 inline F abs(F a) { return vabsq_f32(a); }
 inline F round(F a) { return vrndnq_f32(a); }
-inline F sqrt(F a) { return vsqrtq_f32(a); }
 inline F power_of_two(F n) {
   return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127)), 23));
 }

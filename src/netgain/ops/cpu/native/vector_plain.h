@@ -78,12 +78,6 @@ inline F round(F a) {
     return magnitude.quarters[i] < 4194304.0f ? (a.quarters[i] + kCounter) - kCounter : a.quarters[i];
   });
 }
-inline F sqrt(F a) {
-  float lanes[kLanes];
-  store(lanes, a);
-  for (int i = 0; i < kLanes; ++i) lanes[i] = __builtin_sqrtf(lanes[i]);
-  return load(lanes);
-}
 inline F scale_by_counted(F x, F counted) {
   return each_quarter([&](int i) { return of_bits(bits_of(x.quarters[i]) + (bits_of(counted.quarters[i]) << 23)); });
 }
