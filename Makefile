@@ -37,7 +37,7 @@ $(VENV)/bin/python:
 		|| { echo "cannot make a virtual environment: install your system's python3-venv package"; exit 1; }
 
 $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py | $(VENV)/bin/python
-	@echo "installing into $(VENV) (once; about a minute)"
+	@echo "installing into $(VENV) and compiling the CPU kernels (once; a few minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS) -e '.[dev]'
 	@touch $@
 
