@@ -120,6 +120,7 @@ class Plan final : public Program {
   LinearArgs linear_args(const NgOp& op) const;
   NormArgs norm_args(const NgOp& op) const;
   AttentionArgs attention_args(const NgOp& op) const;
+  int64_t spread(int64_t chunk, int64_t chunks) const;
   int divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products);
   int divide_rows(Phase& phase, int64_t rows, int64_t row_work);
   void angles(int64_t begin, int64_t end);
