@@ -55,7 +55,8 @@ def _flags(name: str) -> tuple[str, ...]:
     return ISA_FLAGS.get(name, ())
 
 
-# One for each header of vectors; what a set adds to another's vectors is not told apart here.
+# One for each header of vectors, and the matrix unit; what other sets add to another's vectors is
+# not told apart here.
 INSTRUCTION_SETS: Final = (
     InstructionSet("plain", "vector_plain.h", "dot_plain.h", _flags("plain")),
     InstructionSet(
@@ -67,6 +68,13 @@ INSTRUCTION_SETS: Final = (
         "dot_avx512_vnni.h",
         _flags("avx512_vnni"),
         frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}),
+    ),
+    InstructionSet(
+        "amx",
+        "vector_avx512.h",
+        "dot_amx.h",
+        _flags("amx"),
+        frozenset({"avx512_vnni", "avx512_bf16", "avx512vbmi", "amx_int8", "amx_bf16"}),
     ),
     InstructionSet(
         "neon",
@@ -82,6 +90,8 @@ INSTRUCTION_SETS: Final = (
 def built_unit(source: str, isa: InstructionSet, folder: Path) -> Iterator[Unit]:
     """Compiles the unit `native_units/<source>.cpp`; skips the test where it cannot run."""
     missing = isa.needs - _processor_features()
+    if isa.name == "amx" and not missing and not _tiles_allowed():
+        missing = frozenset({"leave to use the tiles"})
     if isa.emulated:
         compiler, emulator = shutil.which(ARM_COMPILER), shutil.which(ARM_EMULATOR)
         if compiler is None or emulator is None:
@@ -113,6 +123,12 @@ def built_unit(source: str, isa: InstructionSet, folder: Path) -> Iterator[Unit]
 def _compile(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def _tiles_allowed() -> bool:
+    """Asks Linux for the tiles of AMX, which a process may not touch before."""
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    return ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0
 
 
 def _processor_features() -> frozenset[str]:

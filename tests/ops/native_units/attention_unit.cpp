@@ -1,10 +1,12 @@
-// NETGAIN_VECTOR: the vectors of one instruction set.
+// NETGAIN_VECTOR and NETGAIN_DOT: the vectors of one instruction set, and with its dot products whether
+// it has a matrix unit.
 #include <limits>
 #include <vector>
 
 #include "kernels.h"
 #include NETGAIN_VECTOR
 #include "common_impl.h"
+#include NETGAIN_DOT
 #include "attention_impl.h"
 #include "attention_plan.cpp"
 #include "unit.h"

@@ -744,13 +744,29 @@ inline void take_split(const AttentionArgs& args, const Work& work, int64_t spli
   }
 }
 
+#if defined(NETGAIN_MATRIX_UNIT)
+}  // namespace
+}  // namespace netgain
+#include "attention_amx.h"
+namespace netgain {
+namespace {
+#else
+inline bool tiles_fit(const KVLayout&) { return false; }
+#endif
+
 template <KVFormat kFormat>
 inline void attend_task(const AttentionArgs& args, const AttentionTask& task, const AttentionTask* next_task,
                         const AttentionScratch& scratch) {
   constexpr bool kScaled = kFormat == KVFormat::kInt8;
   const Work work = work_of(args, task);
-  divide_lines(work, scratch.tiles);
-  load_queries(args, work, scratch);
+  const bool tiles = tiles_fit(args.layout);
+  if (!tiles) {
+    divide_lines(work, scratch.tiles);
+    load_queries(args, work, scratch);
+  }
+#if defined(NETGAIN_MATRIX_UNIT)
+  if (tiles) load_query_tiles<kFormat>(args, work, reinterpret_cast<uint8_t*>(scratch.queries));
+#endif
   for (int64_t i = 0; i < work.lines * work.padded_dim; i += kLanes) store(scratch.joined + i, zero());
   for (int64_t line = 0; line < work.lines; line += kLanes) {
     store(scratch.joined_maxima + line, set1(kNothing));
@@ -773,6 +789,13 @@ inline void attend_task(const AttentionArgs& args, const AttentionTask& task, co
         for (int i = 0; i < kAhead; ++i) ahead[i] = records.ahead[0];
       }
     }
+#if defined(NETGAIN_MATRIX_UNIT)
+    if (tiles) {
+      attend_split_tiles<kFormat, kScaled>(work, split, span, records, scratch);
+      take_split(args, work, split, scratch);
+      continue;
+    }
+#endif
     if (direct) {
       attend_split<kFormat, kScaled>(work, split, span, records, scratch);
     } else {
@@ -797,6 +820,9 @@ inline void attend_task(const AttentionArgs& args, const AttentionTask& task, co
 template <KVFormat kFormat>
 inline void attend_tasks(const AttentionArgs& args, const AttentionTask* tasks, int64_t count, float* memory) {
   const AttentionScratch scratch = carve(args, memory);
+#if defined(NETGAIN_MATRIX_UNIT)
+  const TileArithmetic arithmetic;
+#endif
   for (int64_t i = 0; i < count; ++i) {
     attend_task<kFormat>(args, tasks[i], i + 1 < count ? tasks + i + 1 : nullptr, scratch);
   }

@@ -13,6 +13,16 @@ inline void store_at_most(float* p, F x, int64_t count) {
   return count < kLanes ? store_first(p, x, count) : store(p, x);
 }
 
+// How far ahead of its use a weight is asked for. Loads and hardware prefetching alone keep too few
+// cache lines under way to draw what memory can give (see docs/decisions/cpu-backend.md).
+constexpr int64_t kAheadBytes = 12 * 1024;
+
+// Brings `bytes` weights far behind `at` to the second-level cache; past the matrix does no harm.
+inline void fetch_ahead(const uint8_t* at, int64_t bytes) {
+#pragma GCC unroll 16
+  for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(at + kAheadBytes + byte, 0, 2);
+}
+
 // e ** x, within 2 units in the last place, for x clamped to [-87, 88]: a masked score of -infinity
 // still gives 1e-38, so whoever masks sets the weight to 0.
 // Polynomial of Cephes' expf after reduction by ln 2 in two parts.

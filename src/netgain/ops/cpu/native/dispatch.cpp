@@ -24,7 +24,7 @@ struct Usable {
 
   Usable() {  // the best first
     Processor processor = detect_processor();
-    add(processor.amx_int8, kernels_amx());
+    add(processor.amx, kernels_amx());
     add(processor.avx512_vnni, kernels_avx512_vnni());
     add(processor.avx_vnni, kernels_avx_vnni());
     add(processor.avx2, kernels_avx2());

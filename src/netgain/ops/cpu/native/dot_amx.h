@@ -1,31 +1,16 @@
-// Sixteen rows by sixteen output features at once on AMX, for steps of many rows. Included after
-// dot_avx512_vnni.h, which serves the rows left over with the same bits: the integer sums are exact
-// and each output adds its blocks in the same order with the same operations.
+// Sixteen rows by sixteen output features at once on AMX, for steps of many rows. The rows left over are
+// served by dot_avx512_vnni.h with the same bits: the integer sums are exact and each output adds its
+// blocks in the same order with the same operations.
 #pragma once
 
-#define NETGAIN_MATRIX_UNIT 1
+#include "dot_avx512_vnni.h"
+#include "tiles_amx.h"
 
 namespace netgain {
 namespace {
 
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-};
-
-// The compiler's own intrinsics for these do not say that they read memory (gcc 12), so stores
-// before them may come too late.
-inline void tile_configure(const TileConfig& config) { asm volatile("ldtilecfg %0" ::"m"(config)); }
-#define NETGAIN_TILE_LOAD(tile, base, stride) \
-  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile::"r"(base), "r"(static_cast<int64_t>(stride)) : "memory")
-#define NETGAIN_TILE_STORE(tile, base, stride) \
-  asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(base), "r"(static_cast<int64_t>(stride)) : "memory")
-
 class Unpacked {
  public:
-  static constexpr int kRows = 16;
-
   Unpacked() {
     // Tiles 0 and 3: activations, 1 and 4: weights, 2 and 5: sums, of 64 products: `high` times
     // sixteenfold weights, then `low` times weights. Tiles 6 and 7: one plane and 8-bit weights.
@@ -35,7 +20,7 @@ class Unpacked {
   ~Unpacked() { _tile_release(); }
 
   static bool fits(const LinearArgs& args, int64_t rows) {
-    return rows >= kRows && is_quantized(args.weight.format) && args.quantized.blocks <= kMostBlocks;
+    return rows >= kRowGroup && is_quantized(args.weight.format) && args.quantized.blocks <= kMostBlocks;
   }
 
   // Weights of one tile as bytes, and their scales as float32.
@@ -47,7 +32,7 @@ class Unpacked {
     }
   }
 
-  // As TileKernel, for kRows rows.
+  // As TileKernel, for kRowGroup rows.
   void multiply(const LinearArgs& args, int64_t row, int64_t /*tile*/, float* out, int64_t out_stride) const {
     switch (args.weight.format) {
       case WeightFormat::kQ8_0: return multiply_format<WeightFormat::kQ8_0>(args, row, out, out_stride);
@@ -68,6 +53,7 @@ class Unpacked {
     const __m512i offset = _mm512_set1_epi8(W == WeightFormat::kQ4_0 ? 8 : 0);
     const __m512i offset16 = _mm512_set1_epi8(static_cast<char>(W == WeightFormat::kQ4_0 ? 128 : 0));
     for (int64_t b = 0; b < args.quantized.blocks; ++b, block += quantized_block_bytes(W)) {
+      fetch_ahead(block, quantized_block_bytes(W));
       _mm512_store_ps(scales_[b], load_fp16(block));
       if constexpr (W == WeightFormat::kQ4_1) _mm512_store_ps(minima_[b], load_fp16(block + 32));
       const uint8_t* payload = block + (W == WeightFormat::kQ4_1 ? 64 : 32);
@@ -94,7 +80,7 @@ class Unpacked {
   void dots(const int8_t* values, int64_t block, bool pair, int32_t* sums) const {
     if constexpr (W == WeightFormat::kQ8_0) {
       // `low` sums behind the `high` ones.
-      for (int64_t b = block; b <= block + (pair ? 1 : 0); ++b, sums += 2 * kRows * kTile) {
+      for (int64_t b = block; b <= block + (pair ? 1 : 0); ++b, sums += 2 * kRowGroup * kTile) {
         _tile_zero(2);
         _tile_zero(5);
         NETGAIN_TILE_LOAD(7, weights_[b], 64);
@@ -103,7 +89,7 @@ class Unpacked {
         NETGAIN_TILE_LOAD(6, values + b * kStep + kPlane, kBlockValues);
         _tile_dpbssd(5, 6, 7);
         NETGAIN_TILE_STORE(2, sums, 64);
-        NETGAIN_TILE_STORE(5, sums + kRows * kTile, 64);
+        NETGAIN_TILE_STORE(5, sums + kRowGroup * kTile, 64);
       }
     } else {
       _tile_zero(2);
@@ -119,33 +105,33 @@ class Unpacked {
         if constexpr (W == WeightFormat::kQ4_1) _tile_dpbsud(5, 3, 4);
       }
       NETGAIN_TILE_STORE(2, sums, 64);
-      if (pair) NETGAIN_TILE_STORE(5, sums + kRows * kTile, 64);
+      if (pair) NETGAIN_TILE_STORE(5, sums + kRowGroup * kTile, 64);
     }
   }
 
   template <WeightFormat W>
   void multiply_format(const LinearArgs& args, int64_t row, float* out, int64_t out_stride) const {
     constexpr bool two_planes = W == WeightFormat::kQ8_0;
-    constexpr int64_t size = (two_planes ? 2 : 1) * kRows * kTile;
+    constexpr int64_t size = (two_planes ? 2 : 1) * kRowGroup * kTile;
     // The matrix unit works a pair of blocks ahead of the additions.
     alignas(64) int32_t sums[4 * size];
     const int64_t blocks = args.quantized.blocks, first = args.quantized.index(row, 0);
     const int8_t* values = args.quantized.values + first * kBlockValues;
     const float* scales = args.quantized.scales + first;
     const float* scaled_sums = args.quantized.scaled_sums + first;
-    F total[kRows];
+    F total[kRowGroup];
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) total[r] = zero();
+    for (int r = 0; r < kRowGroup; ++r) total[r] = zero();
     dots<W>(values, 0, blocks > 1, sums);
     for (int64_t b = 0; b < blocks; ++b) {
       if (b % 2 == 0 && b + 2 < blocks) dots<W>(values, b + 2, b + 3 < blocks, sums + (b + 2) % 4 * size);
       const int32_t* dot = sums + b % 4 * size;
       const F scale = _mm512_load_ps(scales_[b]);
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
+      for (int r = 0; r < kRowGroup; ++r) {
         __m512i words = _mm512_load_si512(dot + r * kTile);
         if constexpr (two_planes) {
-          words = _mm512_add_epi32(_mm512_slli_epi32(words, 4), _mm512_load_si512(dot + (kRows + r) * kTile));
+          words = _mm512_add_epi32(_mm512_slli_epi32(words, 4), _mm512_load_si512(dot + (kRowGroup + r) * kTile));
         }
         const F value = _mm512_cvtepi32_ps(words);
         total[r] = fma(value, mul(scale, set1(scales[b * kRowGroup + r])), total[r]);
@@ -153,20 +139,17 @@ class Unpacked {
       if constexpr (W == WeightFormat::kQ4_1) {
         const F minimum = _mm512_load_ps(minima_[b]);
 #pragma GCC unroll 16
-        for (int r = 0; r < kRows; ++r) total[r] = fma(minimum, set1(scaled_sums[b * kRowGroup + r]), total[r]);
+        for (int r = 0; r < kRowGroup; ++r) total[r] = fma(minimum, set1(scaled_sums[b * kRowGroup + r]), total[r]);
       }
     }
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) store(out + r * out_stride, total[r]);
+    for (int r = 0; r < kRowGroup; ++r) store(out + r * out_stride, total[r]);
   }
 
   alignas(64) uint8_t weights_[kMostBlocks][1024];
   alignas(64) float scales_[kMostBlocks][kTile];
   alignas(64) float minima_[kMostBlocks][kTile];
 };
-
-#undef NETGAIN_TILE_LOAD
-#undef NETGAIN_TILE_STORE
 
 }  // namespace
 }  // namespace netgain

@@ -1,12 +1,13 @@
 #include "kernels.h"
 
 // What AMX does not serve is taken from avx512_vnni: compiling it again would take long and change nothing.
-#if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+#if defined(__AMX_INT8__) && defined(__AMX_BF16__) && defined(__AVX512VNNI__) && defined(__AVX512BF16__) && \
+    defined(__AVX512VBMI__)
 #include "vector_avx512.h"
 #include "common_impl.h"
-#include "dot_avx512_vnni.h"
 #include "dot_amx.h"
 #include "linear_impl.h"
+#include "attention_impl.h"
 
 namespace netgain {
 const Kernels* kernels_amx() {
@@ -17,6 +18,8 @@ const Kernels* kernels_amx() {
     all.name = "amx";
     all.linear = linear;
     all.gated = gated;
+    all.attend = attend;
+    all.attention_scratch_floats = attention_scratch_floats;
     return all;
   }();
   return &table;

@@ -125,7 +125,7 @@ const Kernels* kernels_plain();
 const Kernels* kernels_avx2();
 const Kernels* kernels_avx_vnni();
 const Kernels* kernels_avx512_vnni();
-const Kernels* kernels_amx();          // AVX-512 VNNI and AMX int8
+const Kernels* kernels_amx();          // AVX-512 VNNI and bfloat16, AMX int8 and bfloat16
 const Kernels* kernels_neon();
 
 }  // namespace netgain

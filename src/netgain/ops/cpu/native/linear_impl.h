@@ -12,16 +12,6 @@ namespace {
 
 constexpr int kParts = kTile / kLanes;  // vectors per tile
 
-// How far ahead of its use a weight is asked for. Loads and hardware prefetching alone keep too few
-// cache lines under way to draw what memory can give (see docs/decisions/cpu-backend.md).
-constexpr int64_t kAheadBytes = 12 * 1024;
-
-// Brings `bytes` weights far behind `at` to the second-level cache; past the matrix does no harm.
-inline void fetch_ahead(const uint8_t* at, int64_t bytes) {
-#pragma GCC unroll 16
-  for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(at + kAheadBytes + byte, 0, 2);
-}
-
 // Computes R rows of one tile, from a multiple of R on, into out[r * out_stride + 0..15], without bias.
 using TileKernel = void (*)(const LinearArgs&, int64_t row, int64_t tile, float* out, int64_t out_stride);
 
@@ -159,30 +149,41 @@ inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const 
 #if !defined(NETGAIN_MATRIX_UNIT)
 // See dot_amx.h: kernels that first unpack a tile for sixteen rows at a time.
 struct Unpacked {
-  static constexpr int kRows = 0;
   static constexpr bool fits(const LinearArgs&, int64_t) { return false; }
   void unpack(const LinearArgs&, int64_t) {}
   void multiply(const LinearArgs&, int64_t, int64_t, float*, int64_t) const {}
 };
 #endif
 
-// `row_begin` is a multiple of 16.
-void linear(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end) {
-  const int most = most_rows(args.weight.format);
-  const TileKernel full = tile_kernel(args.weight.format, most);
+// As `linear`, for whole groups of rows that `Unpacked` takes.
+void linear_unpacked(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end) {
   float out[kMostRows * kTile];
   Unpacked unpacked;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-    int64_t row = row_begin;
-    if (Unpacked::fits(args, row_end - row)) {
-      unpacked.unpack(args, tile);
-      for (; row + Unpacked::kRows <= row_end; row += Unpacked::kRows) {
-        unpacked.multiply(args, row, tile, out, kTile);
-        add_bias(args, tile, out, kTile, Unpacked::kRows);
-        write_tile(args, row, tile, out, Unpacked::kRows);
-      }
+    unpacked.unpack(args, tile);
+    for (int64_t row = row_begin; row < row_end; row += kRowGroup) {
+      unpacked.multiply(args, row, tile, out, kTile);
+      add_bias(args, tile, out, kTile, kRowGroup);
+      write_tile(args, row, tile, out, kRowGroup);
     }
-    for (; row < row_end; row += most) {
+  }
+}
+
+// The row behind those from `row_begin` on that `Unpacked` takes.
+inline int64_t unpacked_end(const LinearArgs& args, int64_t row_begin, int64_t row_end) {
+  if (!Unpacked::fits(args, row_end - row_begin)) return row_begin;
+  return row_begin + (row_end - row_begin) / kRowGroup * kRowGroup;
+}
+
+// `row_begin` is a multiple of 16.
+void linear(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end) {
+  const int64_t first = unpacked_end(args, row_begin, row_end);
+  if (first > row_begin) linear_unpacked(args, row_begin, first, tile_begin, tile_end);
+  const int most = most_rows(args.weight.format);
+  const TileKernel full = tile_kernel(args.weight.format, most);
+  float out[kMostRows * kTile];
+  for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+    for (int64_t row = first; row < row_end; row += most) {
       const int rows = static_cast<int>(smaller(most, row_end - row));
       (rows == most ? full : tile_kernel(args.weight.format, rows))(args, row, tile, out, kTile);
       add_bias(args, tile, out, kTile, rows);
@@ -222,33 +223,41 @@ inline void write_gated(const GatedArgs& gate, int64_t row, int64_t block, const
   }
 }
 
-void gated(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t block_begin, int64_t block_end) {
+constexpr int64_t kGateStride = 4 * kTile;  // gate, up, gate, up tile of 32 features
+
+void gated_unpacked(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t block_begin, int64_t block_end) {
+  constexpr int64_t most = 128;  // rows that share an unpacked tile
   const LinearArgs& args = gate.linear;
-  const int most = most_rows(args.weight.format);
-  constexpr int64_t stride = 4 * kTile;  // gate, up, gate, up
-  constexpr int64_t most_unpacked = 128;
-  float out[(Unpacked::kRows ? most_unpacked : kMostRows) * stride];
+  float out[most * kGateStride];
   Unpacked unpacked;
   for (int64_t block = block_begin; block < block_end; ++block) {
-    int64_t row = row_begin;
-    while (Unpacked::fits(args, row_end - row)) {
-      const int64_t rows = smaller(most_unpacked, (row_end - row) / kRowGroup * kRowGroup);
+    for (int64_t row = row_begin; row < row_end; row += most) {
+      const int64_t rows = smaller(most, row_end - row);
       for (int t = 0; t < 4; ++t) {
         unpacked.unpack(args, 4 * block + t);
         for (int64_t r = 0; r < rows; r += kRowGroup) {
-          unpacked.multiply(args, row + r, 4 * block + t, out + r * stride + t * kTile, stride);
+          unpacked.multiply(args, row + r, 4 * block + t, out + r * kGateStride + t * kTile, kGateStride);
         }
-        add_bias(args, 4 * block + t, out + t * kTile, stride, static_cast<int>(rows));
+        add_bias(args, 4 * block + t, out + t * kTile, kGateStride, static_cast<int>(rows));
       }
       write_gated(gate, row, block, out, static_cast<int>(rows));
-      row += rows;
     }
-    for (; row < row_end; row += most) {
+  }
+}
+
+void gated(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t block_begin, int64_t block_end) {
+  const LinearArgs& args = gate.linear;
+  const int64_t first = unpacked_end(args, row_begin, row_end);
+  if (first > row_begin) gated_unpacked(gate, row_begin, first, block_begin, block_end);
+  const int most = most_rows(args.weight.format);
+  float out[kMostRows * kGateStride];
+  for (int64_t block = block_begin; block < block_end; ++block) {
+    for (int64_t row = first; row < row_end; row += most) {
       const int rows = static_cast<int>(smaller(most, row_end - row));
       const TileKernel kernel = tile_kernel(args.weight.format, rows);
       for (int t = 0; t < 4; ++t) {
-        kernel(args, row, 4 * block + t, out + t * kTile, stride);
-        add_bias(args, 4 * block + t, out + t * kTile, stride, rows);
+        kernel(args, row, 4 * block + t, out + t * kTile, kGateStride);
+        add_bias(args, 4 * block + t, out + t * kTile, kGateStride, rows);
       }
       write_gated(gate, row, block, out, rows);
     }

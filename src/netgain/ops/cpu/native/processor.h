@@ -7,7 +7,7 @@ struct Processor {
   bool avx2 = false;         // with FMA and 16-bit float conversion
   bool avx_vnni = false;     // the 256-bit form without AVX-512
   bool avx512_vnni = false;  // with F, BW, DQ and VL
-  bool amx_int8 = false;
+  bool amx = false;          // of int8 and bfloat16, with AVX-512 BF16 and VBMI
   bool neon_dot = false;  // int8 dot products and 16-bit floats
 };
 
