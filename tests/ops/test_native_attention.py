@@ -81,7 +81,8 @@ class Shape:
 
 def tiled(isa: InstructionSet, shape: Shape) -> bool:
     """Whether attention of this shape is computed as a matrix unit does, in bfloat16."""
-    return isa.name == "amx" and not shape.block_tokens % 16 and shape.dim in (32, 64, 96, 128)
+    fits = not shape.block_tokens % 16 and shape.dim in (32, 64, 96, 128)
+    return isa.name == "amx" and fits and shape.format is not Format.FP32
 
 
 def bfloat16(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -39,8 +39,10 @@ class TileArithmetic {
   const unsigned modes_;
 };
 
+// Float32 keys and values ask for float32 products.
 inline bool tiles_fit(const KVLayout& layout) {
-  return layout.block_tokens % kGroup == 0 && layout.head_dim % kBlock == 0 && layout.head_dim <= 4 * kBlock;
+  return layout.format != KVFormat::kFp32 && layout.block_tokens % kGroup == 0 && layout.head_dim % kBlock == 0 &&
+         layout.head_dim <= 4 * kBlock;
 }
 
 // A float16 becomes a bfloat16 of 2 ** -112 times its value by moving its bits (numbers below 2 ** -14
