@@ -1,7 +1,7 @@
 """Text to token ids and back, over the `tokenizers` library."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models
 
 from netgain.errors import InvalidRequestError, ModelError
+from netgain.text.literal_front import LiteralFront
 from netgain.text.pre_tokenizers import word_rule
 
 
@@ -61,6 +62,9 @@ class Tokenizer:
         types = _decoder_types(backend.decoder)
         self.is_byte_level: Final = types == ("ByteLevel",)
         self.has_byte_fallback: Final = "ByteFallback" in types
+        self.special_tokens: Final = tuple(
+            token.content for token in added.values() if token.special
+        )
         self._backend = backend
         self._prepend_bos = prepend_bos and bos_id is not None
         self._bytes: dict[int, bytes] = {}
@@ -149,14 +153,31 @@ class Tokenizer:
         token, mostly); `parse_special=False` takes control tokens in `text` as plain characters.
         Raises `InvalidRequestError` for text that is not valid Unicode (lone surrogates).
         """
-        backend = self._backend if parse_special else self._literal_backend
         try:
-            ids: list[int] = backend.encode(text, add_special_tokens=add_special_tokens).ids
+            if parse_special:
+                ids: list[int] = self._backend.encode(
+                    text, add_special_tokens=add_special_tokens
+                ).ids
+            else:
+                ids = self._literal.encode(text, None, add_special_tokens)
         except TypeError as error:
             raise InvalidRequestError("the text holds lone surrogates (invalid Unicode)") from error
         if add_special_tokens and self._prepend_bos and self.bos_id is not None:
             return [self.bos_id, *ids]
         return ids
+
+    def encode_quoted(self, text: str, quoted: Mapping[str, str]) -> list[int]:
+        """Token ids of `text`, in which each mark of `quoted` stands for plain characters.
+
+        Control tokens written in `text` itself are recognised; those that a mark stands for are
+        not. Raises `InvalidRequestError` for text that is not valid Unicode.
+        """
+        if not quoted:
+            return self.encode(text)
+        try:
+            return self._literal.encode(text, quoted, add_special_tokens=False)
+        except TypeError as error:
+            raise InvalidRequestError("the text holds lone surrogates (invalid Unicode)") from error
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Text of `ids`; bytes that are not UTF-8 become U+FFFD."""
@@ -189,14 +210,9 @@ class Tokenizer:
         return found
 
     @cached_property
-    def _literal_backend(self) -> tokenizers.Tokenizer:
-        """A second front of the same vocabulary that does not recognise control tokens.
-
-        Switching `encode_special_tokens` on the shared one per call would race between threads.
-        """
-        literal = tokenizers.Tokenizer.from_str(self._backend.to_str())
-        literal.encode_special_tokens = True
-        return literal
+    def _literal(self) -> LiteralFront:
+        """Made when first needed: it takes as long as loading the vocabulary does."""
+        return LiteralFront(self._backend)
 
 
 def _bytes_of(token: str) -> bytes:
