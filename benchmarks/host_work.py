@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from netgain import LLM
 from netgain.ops.backend import StepRunner
 from netgain.ops.draws import Draws
+from netgain.ops.scores import StepYield, Wanted
 from netgain.ops.step_inputs import StepInputs
 
 
@@ -32,6 +33,13 @@ class StepClock:
         tokens = self._runner.run(inputs, draws)
         self.steps.append((began, time.perf_counter()))
         return tokens
+
+    def run_scored(self, inputs: StepInputs, draws: Draws, wanted: Wanted) -> StepYield:
+        """See `StepRunner.run_scored`."""
+        began = time.perf_counter()
+        made = self._runner.run_scored(inputs, draws, wanted)
+        self.steps.append((began, time.perf_counter()))
+        return made
 
     def logits(self, inputs: StepInputs) -> NDArray[np.float32]:
         """See `StepRunner.logits`."""

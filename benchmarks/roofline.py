@@ -88,6 +88,10 @@ class CountingOps:
         self.attention_specs.append(spec)
         return qkv_TJ
 
+    def head(self, x_NE: Rows, weight: LinearWeight) -> Rows:
+        """See `StepOps.head`."""
+        return self.linear(x_NE, weight)
+
     def logit_rows(self, x_TE: Rows) -> Rows:  # noqa: ARG002
         """From here on there are fewer rows."""
         return Rows.LOGITS

@@ -33,6 +33,7 @@ class Rule:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
 
 
 def floats(values: Sequence[float]) -> NDArray[np.float32]:
@@ -53,6 +54,7 @@ def draw(
         floats([rule.temperature]),
         np.array([rule.top_k], np.int32),
         floats([rule.top_p]),
+        floats([rule.min_p]),
         np.array([len(numbers)], np.int64),
         np.array(numbers, np.float64),
         scratch,
@@ -78,6 +80,8 @@ class Exact:
     order: NDArray[np.int64]
     shares: NDArray[np.float64]
     """Of the tokens in that order, after `top_k`."""
+    likely: NDArray[np.bool_]
+    """Which of them reach `min_p`."""
 
     @staticmethod
     def of(logits_V: NDArray[np.float32], rule: Rule) -> "Exact":
@@ -86,7 +90,12 @@ class Exact:
         if rule.top_k > 0:
             order = order[: rule.top_k]
         weights = np.exp((logits[order] - logits.max()) / np.float32(rule.temperature))
-        return Exact(order, weights / weights.sum())
+        least = -math.inf
+        if rule.min_p > 0:
+            least = float(logits.max()) + float(np.float32(rule.temperature)) * math.log(
+                float(np.float32(rule.min_p))
+            )
+        return Exact(order, weights / weights.sum(), logits[order] >= least)
 
     def kept(self, top_p: float) -> int:
         """A token stays while what lies before it is short of top_p."""
@@ -99,7 +108,7 @@ class Exact:
         """Tokens that numbers within `slack` of this one fall on."""
         ids = self.order[:kept]
         by_id = np.argsort(ids)
-        shares = self.shares[:kept][by_id]
+        shares = (self.shares * self.likely)[:kept][by_id]
         ends = np.cumsum(shares) / shares.sum()
         starts = np.concatenate([[0.0], ends[:-1]])
         hit = (starts <= number + slack) & (ends >= number - slack) & (shares > 0)
@@ -112,7 +121,9 @@ def acceptable(logits_V: NDArray[np.float32], rule: Rule, number: float) -> set[
     rounding = 1e-6
     top_p = float(np.float32(rule.top_p))
     limits = [1.0] if top_p >= 1 else [top_p - rounding, top_p + rounding]
-    slack = 5 * rounding / min(top_p, 1.0)
+    # What is left may be little of it, and then rounding is more of that.
+    share = float((exact.shares * exact.likely).sum())
+    slack = 5 * rounding / min(top_p, share)
     return set().union(*(exact.drawn(exact.kept(limit), number, slack) for limit in limits))
 
 
@@ -130,6 +141,7 @@ RULES = st.builds(
     temperature=st.sampled_from([0.01, 0.3, 1.0, 1.7, 50.0]),
     top_k=st.one_of(st.just(0), st.integers(1, 90)),
     top_p=st.one_of(st.just(1.0), st.floats(0.05, 1.0), st.sampled_from([0.25, 0.5, 0.75])),
+    min_p=st.sampled_from([0.0, 0.0, 1e-6, 0.1, 0.5, 1.0]),
 )
 
 
@@ -163,6 +175,8 @@ def test_a_draw_is_inverse_sampling_of_the_kept_tokens(
         Rule(temperature=2.0, top_p=0.999),
         Rule(top_k=40, top_p=0.9),
         Rule(top_k=4000, top_p=0.5),
+        Rule(min_p=0.1),
+        Rule(temperature=2.0, top_k=40, top_p=0.9, min_p=0.3),
     ],
     ids=str,
 )
@@ -219,6 +233,8 @@ def test_top_p_keeps_the_token_that_reaches_it_and_none_after(unit: Unit) -> Non
         Rule(top_p=0.3),
         Rule(temperature=1.5, top_k=6, top_p=0.8),
         Rule(top_k=10**6, top_p=0.999),
+        Rule(min_p=0.2),
+        Rule(temperature=1.5, top_k=8, top_p=0.95, min_p=0.25),
     ],
     ids=str,
 )
@@ -229,7 +245,8 @@ def test_draws_follow_the_exact_distribution(unit: Unit, rule: Rule, seed: int) 
     exact = Exact.of(logits_V, rule)
     kept = exact.kept(rule.top_p)
     expected = np.zeros(len(logits_V))
-    expected[exact.order[:kept]] = draws * exact.shares[:kept] / exact.shares[:kept].sum()
+    shares = (exact.shares * exact.likely)[:kept]
+    expected[exact.order[:kept]] = draws * shares / shares.sum()
     numbers = [uniform(seed, position) for position in range(draws)]
     counts = np.bincount(draw(unit, logits_V, rule, numbers), minlength=len(logits_V))
     possible = expected > 0
@@ -309,6 +326,116 @@ def test_argmax_finds_the_largest_wherever_it_is(unit: Unit, count: int) -> None
     logits_NV = np.stack([random_logits(count, 3, 1.0)] * len(places))
     logits_NV[range(len(places)), places] = 9.0
     assert argmax(unit, logits_NV) == ([9.0] * len(places), places)
+
+
+@dataclass(frozen=True)
+class Score:
+    logprob: float
+    rank: int
+    top_ids: list[int]
+    top_logprobs: list[float]
+
+
+def score(
+    unit: Unit, logits_V: NDArray[np.float32], tokens: Sequence[int], tops: int
+) -> list[Score]:
+    guard, count = 16, len(tokens)
+    scratch = np.full(len(logits_V) + guard, 77, np.float32)
+    logprobs, ranks = np.full(count, 77, np.float32), np.full(count, -9, np.int32)
+    top_ids = np.full((count, max(tops, 1)), -9, np.int32)
+    top_logprobs = np.full((count, max(tops, 1)), 77, np.float32)
+    sizes = np.array([len(logits_V)], np.int64), np.array([count], np.int64)
+    unit.call(
+        "score",
+        np.ascontiguousarray(logits_V),
+        sizes[0],
+        np.array(tokens, np.int32),
+        sizes[1],
+        np.array([tops], np.int32),
+        scratch,
+        logprobs,
+        ranks,
+        top_ids,
+        top_logprobs,
+    )
+    assert (scratch[-guard:] == 77).all()
+    return [
+        Score(*row)
+        for row in zip(
+            logprobs.tolist(), ranks.tolist(), top_ids.tolist(), top_logprobs.tolist(), strict=True
+        )
+    ]
+
+
+def exact_logprobs(logits_V: NDArray[np.float32]) -> NDArray[np.float64]:
+    logits = np.where(np.isnan(logits_V), -np.inf, logits_V).astype(np.float64)
+    shifted = logits - logits.max()
+    logprobs: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
+    return logprobs
+
+
+@given(
+    values=st.lists(LOGITS, min_size=1, max_size=90),
+    times=st.integers(1, 9),
+    tops=st.integers(0, 20),
+)
+@example(values=[0.5], times=9, tops=3)
+def test_scores_are_the_sorted_log_softmax(
+    unit: Unit, values: list[float], times: int, tops: int
+) -> None:
+    logits_V = np.tile(floats(values), times)  # ties
+    if np.isneginf(logits_V).all():
+        logits_V[-1] = 0
+    exact = exact_logprobs(logits_V)
+    order = np.lexsort((np.arange(len(exact)), -logits_V.astype(np.float64)))
+    tokens = sorted({0, len(exact) // 2, len(exact) - 1})
+    for token, found in zip(tokens, score(unit, logits_V, tokens, tops), strict=True):
+        assert found.logprob == pytest.approx(exact[token], abs=2e-6)
+        assert found.rank == order.tolist().index(token) + 1
+        if tops:
+            best = order[:tops]
+            assert found.top_ids == [*best.tolist(), *[-1] * (tops - len(best))]
+            assert found.top_logprobs[: len(best)] == pytest.approx(exact[best].tolist(), abs=2e-6)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1, 5.0])
+@pytest.mark.parametrize("count", [255, 257, 49152, 128256])
+def test_scores_of_large_vocabularies(unit: Unit, count: int, spread: float) -> None:
+    logits_V = random_logits(count, 11, spread)
+    exact = exact_logprobs(logits_V)
+    order = np.lexsort((np.arange(count), -logits_V.astype(np.float64)))
+    tokens = [0, int(order[0]), int(order[19]), int(order[-1]), count - 1]
+    for token, found in zip(tokens, score(unit, logits_V, tokens, 20), strict=True):
+        assert found.logprob == pytest.approx(exact[token], abs=4e-6)
+        assert order[found.rank - 1] == token
+        assert found.top_ids == order[:20].tolist()
+        assert found.top_logprobs == pytest.approx(exact[order[:20]].tolist(), abs=4e-6)
+
+
+def test_not_a_number_is_less_likely_than_any_number(unit: Unit) -> None:
+    logits_V = floats([NAN, 1.0, NAN, 0.0])
+    certain, nothing = score(unit, logits_V, [1, 2], 3)
+    assert certain.logprob == pytest.approx(math.log(1 / (1 + math.exp(-1))), abs=1e-6)
+    assert (certain.rank, certain.top_ids[:2]) == (1, [1, 3])
+    assert nothing.logprob == -INF
+
+
+def test_an_infinite_logit_counts_as_certain(unit: Unit) -> None:
+    first, second, other = score(unit, floats([0.0, INF, INF]), [1, 2, 0], 2)
+    assert (first.logprob, second.logprob, other.logprob) == (0.0, 0.0, -INF)
+    assert (first.rank, second.rank, other.rank) == (1, 2, 3)
+    assert first.top_ids == [1, 2]
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_min_p_keeps_the_token_on_the_bound_and_none_below(unit: Unit, temperature: float) -> None:
+    bound = temperature * math.log(0.25)
+    logits_V = floats([0.0, bound, bound])
+    logits_V[1] = np.nextafter(np.float32(bound), np.float32(0))
+    logits_V[2] = np.nextafter(np.float32(bound), np.float32(-9))
+    rule = Rule(temperature, min_p=0.25)
+    assert draw(unit, logits_V, rule, [0.0, LARGEST_UNIFORM]) == [0, 1]
+    assert draw(unit, floats([1.0, 1.0, 0.9]), Rule(min_p=1.0), [0.0, LARGEST_UNIFORM]) == [0, 1]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 12345, 2**63, 2**64 - 1])

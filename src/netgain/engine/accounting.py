@@ -45,11 +45,11 @@ class StepAccountant:
         started_ns: int,
         ended_ns: int,
         *,
-        failed: bool = False,
+        ordinary: bool = True,
     ) -> None:
         """Takes one step into ledgers, counters and the step-time model.
 
-        How long a failed step took says nothing about the steps that work.
+        How long a step took that failed, or that scored prompts, says nothing about the `ordinary`.
         """
         seconds = (ended_ns - started_ns) / NS_PER_S
         counters = self.counters
@@ -60,7 +60,7 @@ class StepAccountant:
         self._charge_interference(slices, seconds)
         for entry in slices:
             self._enter_stage(entry, started_ns, ended_ns)
-        if not failed:
+        if ordinary:
             self.estimator.observe(load, seconds)
 
     def cache_looked_up(

@@ -155,6 +155,7 @@ def build_engine(
         max_model_len=plan.max_model_len,
         eos_ids=end_token_ids(checkpoint),
         draw_seed=lambda: secrets.randbits(63),
+        vocab_size=config.vocab,
     )
     info = EngineInfo(
         model_name=checkpoint.path.stem,

@@ -29,7 +29,9 @@ from netgain.engine.events import (
 )
 from netgain.engine.messages import EngineRequest, FinishReason, RequestId, RequestOutput
 from netgain.engine.request import Request, RequestStatus
+from netgain.engine.sampling_params import sample_seed
 from netgain.engine.scheduler import Scheduler, TierIndex
+from netgain.errors import InvalidRequestError
 from netgain.kv.manager import KVManager
 from netgain.kv.prefix_index import KeyChain, PrefixRoot
 from netgain.ledger.counters import EngineCounters
@@ -41,6 +43,7 @@ class EngineCore:
     """Requests, scheduler and ledger of one engine.
 
     `fingerprint` names the model's KV; `draw_seed` gives the seed of a request that states none.
+    Without `vocab_size` token ids are taken as they come.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class EngineCore:
         max_model_len: int,
         eos_ids: frozenset[int],
         draw_seed: Callable[[], int],
+        vocab_size: int | None = None,
         lower_tier: TierIndex | None = None,
     ) -> None:
         self.kv = kv
@@ -61,6 +65,7 @@ class EngineCore:
         self._fingerprint = fingerprint
         self._eos_ids = eos_ids
         self._draw_seed = draw_seed
+        self._vocab_size = vocab_size
         self._accountant = StepAccountant(estimator, settings.step_time_target_s)
         self._scheduler = Scheduler(settings, kv, self._accountant, clock, lower_tier)
         self._requests: dict[RequestId, Request] = {}
@@ -153,6 +158,11 @@ class EngineCore:
             return f"a prompt has 1 to {self.max_model_len - 1} tokens here, this one {prompt}"
         if not 0 <= remote_tokens < prompt:
             return f"{remote_tokens} tokens cannot come from elsewhere for a prompt of {prompt}"
+        if self._vocab_size is not None:
+            try:
+                arrived.sampling.check_vocabulary(self._vocab_size)
+            except InvalidRequestError as error:
+                return str(error)
         return None
 
     def _arrive(self, arrived: EngineRequest, remote_tokens: int, now_ns: int) -> None:
@@ -162,32 +172,52 @@ class EngineCore:
         if sampling.max_tokens is not None:
             limit = min(limit, prompt + sampling.max_tokens)
         stop_ids = frozenset(sampling.stop_token_ids)
+        seed = self._draw_seed() if sampling.seed is None else sampling.seed
+        scores_prompt = sampling.prompt_logprobs is not None
         request = Request(
             id=arrived.id,
             tokens=list(arrived.prompt_ids),
             prompt_tokens=prompt,
             sampling=sampling,
-            seed=self._draw_seed() if sampling.seed is None else sampling.seed,
+            seed=sample_seed(seed, arrived.sample_index),
             limit_tokens=limit,
             stop_ids=stop_ids if sampling.ignore_eos else stop_ids | self._eos_ids,
             chain=KeyChain(PrefixRoot(self._fingerprint, arrived.salt), self.kv.block_tokens),
             ledger=RequestLedger(now_ns),
             deadline_ns=None if arrived.timeout_ns is None else now_ns + arrived.timeout_ns,
+            banned_ids=self._banned_ids(stop_ids) if sampling.min_tokens else (),
             remote_tokens=remote_tokens,
+            prompt_logprobs=[None] * prompt if scores_prompt else None,
+            waits_for=arrived.waits_for,
         )
         self._requests[request.id] = request
         self._accountant.counters.requests_arrived += 1
         if request.deadline_ns is not None:
             heapq.heappush(self._deadlines, (request.deadline_ns, request.id))
-        self._scheduler.add(request)
+        leader = None if arrived.waits_for is None else self._requests.get(arrived.waits_for)
+        if leader is None or leader.finished:
+            self._scheduler.add(request)
+        else:
+            self._scheduler.add_behind(request, leader)
+
+    def _banned_ids(self, stop_ids: frozenset[int]) -> tuple[int, ...]:
+        """What is not drawn before `min_tokens`."""
+        banned = sorted(stop_ids | self._eos_ids)
+        size = self._vocab_size
+        return tuple(token for token in banned if size is None or token < size)
 
     def _abort(self, request_id: RequestId, reason: FinishReason, now_ns: int) -> Sequence[Request]:
+        ended: list[Request] = []
         request = self._requests.get(request_id)
-        if request is None or request.finished:
-            return ()
-        request.ledger.stage(_stage_at_abort(request), now_ns, merge=True)
-        self._scheduler.finish(request, reason)
-        return (request,)
+        if request is not None:
+            ended.append(request)
+        if reason is FinishReason.ABORT:
+            ended += [other for other in self._requests.values() if other.waits_for == request_id]
+        ended = [one for one in ended if not one.finished]
+        for one in ended:
+            one.ledger.stage(_stage_at_abort(one), now_ns, merge=True)
+            self._scheduler.finish(one, reason)
+        return ended
 
     def _expire(self, now_ns: int) -> list[Request]:
         expired: list[Request] = []
@@ -213,8 +243,16 @@ class EngineCore:
     def _output(self, request: Request) -> RequestOutput:
         tokens = tuple(request.new_tokens)
         request.new_tokens.clear()
+        logprobs = tuple(request.new_logprobs)
+        request.new_logprobs.clear()
+        prompt_logprobs = None
+        if tokens and request.prompt_logprobs is not None:
+            prompt_logprobs = tuple(request.prompt_logprobs)
+            request.prompt_logprobs = None
         if not request.finished:
-            return RequestOutput(request.id, tokens)
+            return RequestOutput(
+                request.id, tokens, logprobs=logprobs, prompt_logprobs=prompt_logprobs
+            )
         del self._requests[request.id]
         counters = self._accountant.counters
         counters.requests_finished += 1
@@ -227,6 +265,8 @@ class EngineCore:
             request.cached_tokens,
             request.ledger.record(),
             request.error,
+            logprobs,
+            prompt_logprobs,
         )
 
 
@@ -242,5 +282,5 @@ def _stage_at_abort(request: Request) -> LedgerStage:
             return LedgerStage.KV_TRANSFER
         case RequestStatus.PREEMPTED:
             return LedgerStage.PREEMPTED
-        case RequestStatus.WAITING | RequestStatus.FINISHED:
+        case RequestStatus.WAITING | RequestStatus.WAITING_FOR_PROMPT | RequestStatus.FINISHED:
             return LedgerStage.QUEUE

@@ -1,11 +1,11 @@
 """What an executor remembers of each request, and the flat arrays it makes of a step.
 
 Dimensions: T tokens of the step, R slices, N sampling slices, M blocks of the longest slice,
-P places (one per request the executor knows).
+P places (one per request the executor knows), S rows drawn from or scored.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
@@ -13,20 +13,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netgain.engine.messages import RequestId
+from netgain.engine.sampling_state import SamplingState
 from netgain.engine.step import NewRequest, Slice, Step
 from netgain.ops.draws import Draws
+from netgain.ops.scores import Wanted
 from netgain.ops.step_inputs import GroupInputs, StepInputs
 
 _MAX_INT32: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class ScoredPrompt:
+    """Prompt tokens of one slice that are scored, from position `first` on."""
+
+    request_id: RequestId
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepArrays:
-    """One step as its backend takes it. `places_N`: whose token each draw is."""
+    """One step as its backend takes it. `places_N`: whose token each draw is.
+
+    `wanted`: what to score, None for nothing; behind the draws come the rows of `prompts`.
+    """
 
     inputs: StepInputs
     draws: Draws
     places_N: NDArray[np.intp]
+    wanted: Wanted | None = None
+    prompts: tuple[ScoredPrompt, ...] = ()
 
 
 class DeviceState:
@@ -50,6 +66,9 @@ class DeviceState:
         self._top_k_P = np.zeros(max_requests, np.int32)
         self._top_p_P = np.ones(max_requests, np.float32)
         self._seeds_P = np.zeros(max_requests, np.uint64)
+        self._min_p_P = np.zeros(max_requests, np.float32)
+        # By place; most requests need none.
+        self._sampling: dict[int, SamplingState] = {}
 
     def __len__(self) -> int:
         return len(self._places)
@@ -57,7 +76,9 @@ class DeviceState:
     def apply(self, step: Step) -> None:
         """Takes the step's deltas in: who left, who is new, whose tables grew."""
         for request_id in step.released:
-            self._free.append(self._places.pop(request_id))
+            place = self._places.pop(request_id)
+            self._free.append(place)
+            self._sampling.pop(place, None)
         for new in step.new:
             self._add(new)
         for growth in step.grown:
@@ -83,7 +104,7 @@ class DeviceState:
             rows_places_T, positions_T = places_R.repeat(counts_R), moves_T + np.arange(ends[-1])
         sampling = [index for index, piece in enumerate(slices) if piece.sample]
         places_N = places_R if len(sampling) == len(slices) else places_R[sampling]
-        return StepArrays(
+        arrays = StepArrays(
             StepInputs(
                 token_ids_T=self._tokens_PT[rows_places_T, positions_T],
                 positions_T=positions_T.astype(np.int32),
@@ -101,12 +122,73 @@ class DeviceState:
             ),
             places_N,
         )
+        if self._sampling:
+            arrays = self._add_scores(self._shaped(arrays), slices, places, ends)
+        return arrays
 
     def append(self, arrays: StepArrays, tokens: Sequence[int]) -> None:
         """Adds the sampled tokens, so that the next step may use them before anyone hears."""
         places_N = arrays.places_N
         self._tokens_PT[places_N, self._lengths_P[places_N]] = tokens
         self._lengths_P[places_N] += 1
+        if self._sampling:
+            for place, token in zip(places_N.tolist(), tokens, strict=True):
+                state = self._sampling.get(place)
+                if state is not None:
+                    state.append(token)
+
+    def _shaped(self, arrays: StepArrays) -> StepArrays:
+        """With what the draws of some requests take beside numbers."""
+        draws = arrays.draws
+        places: list[int] = arrays.places_N.tolist()
+        positions: list[int] = draws.positions_N.tolist()
+        shapings = [
+            shaping
+            for row, place in enumerate(places)
+            if (state := self._sampling.get(place)) is not None
+            and (shaping := state.shaping(row, positions[row])) is not None
+        ]
+        min_p_N = self._min_p_P[arrays.places_N]
+        if not shapings and not min_p_N.any():
+            return arrays
+        return replace(arrays, draws=replace(draws, min_p_N=min_p_N, shapings=tuple(shapings)))
+
+    def _add_scores(
+        self, arrays: StepArrays, slices: Sequence[Slice], places: list[int], ends: list[int]
+    ) -> StepArrays:
+        """With the rows and targets of those who want log-probabilities."""
+        states = [self._sampling.get(place) for place in places]
+        tops = [
+            -1 if state is None else state.tops
+            for state, piece in zip(states, slices, strict=True)
+            if piece.sample
+        ]
+        rows = [arrays.inputs.logit_rows_N]
+        targets: list[NDArray[np.int32]] = []
+        prompts: list[ScoredPrompt] = []
+        for state, piece, place, end in zip(states, slices, places, ends, strict=True):
+            if state is None or state.prompt_tops < 0:
+                continue
+            # The row of a position says how likely the next one's token was.
+            count = min(piece.start + piece.count, state.prompt_tokens - 1) - piece.start
+            if count <= 0:
+                continue
+            first_row, first = end - piece.count, piece.start + 1
+            rows.append(np.arange(first_row, first_row + count, dtype=np.int32))
+            targets.append(self._tokens_PT[place, first : first + count])
+            prompts.append(ScoredPrompt(piece.request_id, first, count))
+            tops.extend([state.prompt_tops] * count)
+        if not any(top >= 0 for top in tops):
+            return arrays
+        return replace(
+            arrays,
+            inputs=replace(arrays.inputs, logit_rows_N=np.concatenate(rows)),
+            wanted=Wanted(
+                np.array(tops, np.int32),
+                np.concatenate(targets) if targets else np.empty(0, np.int32),
+            ),
+            prompts=tuple(prompts),
+        )
 
     def _tables(
         self, places_R: NDArray[np.intp], contexts: Sequence[int]
@@ -139,3 +221,6 @@ class DeviceState:
         self._top_k_P[place] = min(max(sampling.top_k, 0), _MAX_INT32)
         self._top_p_P[place] = sampling.top_p
         self._seeds_P[place] = new.seed % (1 << 64)
+        self._min_p_P[place] = sampling.min_p
+        if not sampling.plain:
+            self._sampling[place] = SamplingState(new)

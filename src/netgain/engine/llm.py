@@ -25,6 +25,7 @@ from netgain.engine.messages import (
     LoadPart,
     RequestId,
     RequestOutput,
+    TokenLogprob,
 )
 from netgain.engine.runner import EngineRunner, EventInbox, Journal
 from netgain.engine.sampling_params import SamplingParams
@@ -47,7 +48,9 @@ class Completion:
     """One answer.
 
     `token_ids` are all that were generated, an end-of-sequence token included; `text` stops
-    before a stop string or stop token. `ledger` says where the time went.
+    before a stop string or stop token. `ledger` says where the time went. `logprobs`: one per
+    token id if they were asked for, else empty; `prompt_logprobs`: one per prompt token, None for
+    the first, or None if they were not asked for.
     """
 
     prompt_token_ids: tuple[int, ...]
@@ -56,6 +59,8 @@ class Completion:
     finish_reason: FinishReason
     cached_tokens: int
     ledger: LedgerJSON
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,8 @@ class _Pending:
         self.ledger = ledger
         self.stream = stream
         self.token_ids: list[int] = []
+        self.logprobs: list[TokenLogprob] = []
+        self.prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
         self.pieces: list[str] = []
         self.first_token_ns: int | None = None
         self.stopped = False
@@ -172,14 +179,23 @@ class LLM:
         self,
         prompts: Prompt | Sequence[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        n: int = 1,
     ) -> list[Completion]:
         """Answers all prompts (texts, or token ids), batched together; in the order given.
+
+        With `n` each prompt is answered so often, and its answers follow each other; its full
+        blocks are computed once.
 
         Raises `InvalidRequestError` before anything runs if one cannot be served.
         """
         listed = _listed(prompts)
         params = _params(sampling_params, len(listed))
-        arrivals = [self._prepare(prompt, one) for prompt, one in zip(listed, params, strict=True)]
+        arrivals = [
+            sample
+            for prompt, one in zip(listed, params, strict=True)
+            for sample in self._samples(prompt, one, n)
+        ]
         ids = [request.id for request, _ in arrivals]
         for request, pending in arrivals:
             self._pending[request.id] = pending
@@ -269,10 +285,25 @@ class LLM:
             ids = tuple(prompt)
         ledger.stage(LedgerStage.TOKENIZE, self._clock.now_ns())
         self._check_prompt(ids)
+        params.check_vocabulary(self.info.vocab_size)
         request = EngineRequest(
             id=RequestId(f"llm-{next(self._numbers)}"), prompt_ids=ids, sampling=params
         )
-        return request, _Pending(ids, ledger, TextStream(self.tokenizer, params.stop))
+        return request, _Pending(ids, ledger, self._stream(params))
+
+    def _samples(
+        self, prompt: Prompt, params: SamplingParams, n: int
+    ) -> list[tuple[EngineRequest, _Pending]]:
+        request, pending = self._prepare(prompt, params)
+        samples = [(request, pending)]
+        for sample in request.samples(n)[1:]:
+            ledger = RequestLedger(self._clock.now_ns())
+            stream = self._stream(params)
+            samples.append((sample, _Pending(pending.prompt_ids, ledger, stream)))
+        return samples
+
+    def _stream(self, params: SamplingParams) -> TextStream:
+        return TextStream(self.tokenizer, params.stop, params.min_tokens)
 
     def _check_prompt(self, ids: Sequence[int]) -> None:
         if not ids:
@@ -340,6 +371,9 @@ class LLM:
                 visible = visible[:-1]
             delta = pending.stream.push(visible)
             pending.token_ids.extend(output.token_ids)
+            pending.logprobs.extend(output.logprobs)
+            if output.prompt_logprobs is not None:
+                pending.prompt_logprobs = output.prompt_logprobs
             pending.pieces.append(delta.text)
             pending.stopped = found = delta.stopped
         if output.finish_reason is None:
@@ -370,6 +404,8 @@ class LLM:
             reason,
             output.cached_tokens,
             render(ledger.record(), ledger.start_ns, end_ns, pending.first_token_ns),
+            tuple(pending.logprobs),
+            pending.prompt_logprobs,
         )
 
 

@@ -6,11 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from netgain.engine.clock import Clock
-from netgain.engine.device_state import DeviceState
+from netgain.engine.device_state import DeviceState, StepArrays
 from netgain.engine.events import Event, StepDone
 from netgain.engine.messages import RequestId
 from netgain.engine.step import Slice, Step, StepId, StepResult
+from netgain.engine.token_logprobs import with_logprobs
 from netgain.ops.backend import StepRunner
+from netgain.ops.scores import Scores
 
 _log: Final = logging.getLogger(__name__)
 
@@ -49,18 +51,24 @@ class LocalExecutor:
         """Runs one step and returns; for warm-up, on the device thread."""
         started_ns = self._clock.now_ns()
         self._state.apply(step)
-        tokens = self._forward(step.slices)
-        return StepResult(step.id, tuple(tokens), started_ns, self._clock.now_ns())
+        arrays, tokens, scores = self._forward(step.slices)
+        result = StepResult(step.id, tuple(tokens), started_ns, self._clock.now_ns())
+        return result if scores is None else with_logprobs(result, arrays, scores)
 
     def release(self, request_ids: Iterable[RequestId]) -> None:
         """Forgets requests given to `run`."""
         self._state.apply(Step(StepId(0), (), released=tuple(request_ids)))
 
-    def _forward(self, slices: Sequence[Slice]) -> list[int]:
+    def _forward(self, slices: Sequence[Slice]) -> tuple[StepArrays, list[int], Scores | None]:
         arrays = self._state.arrays(slices)
-        tokens = self._runner.run(arrays.inputs, arrays.draws)
+        scores = None
+        if arrays.wanted is None:
+            tokens = self._runner.run(arrays.inputs, arrays.draws)
+        else:
+            made = self._runner.run_scored(arrays.inputs, arrays.draws, arrays.wanted)
+            tokens, scores = made.tokens, made.scores
         self._state.append(arrays, tokens)
-        return tokens
+        return arrays, tokens, scores
 
     def _run(self, step: Step) -> None:
         started_ns = self._clock.now_ns()

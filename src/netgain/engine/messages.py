@@ -11,7 +11,8 @@ from typing import NewType, TypeAlias
 
 import msgspec
 
-from netgain.engine.sampling_params import SamplingParams
+from netgain.engine.sampling_params import MAX_SAMPLES, SamplingParams
+from netgain.errors import InvalidRequestError
 from netgain.ledger.counters import EngineCounters
 from netgain.ledger.record import LedgerRecord
 
@@ -37,7 +38,8 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """One validated request as the engine takes it.
 
     `salt` isolates the prefix cache: blocks are shared only between equal salts.
-    `timeout_ns` counts from arrival at the engine.
+    `timeout_ns` counts from arrival at the engine. `sample_index` and `waits_for` are for one of
+    several samples of a prompt, see `samples`.
     """
 
     id: RequestId
@@ -45,12 +47,59 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sampling: SamplingParams
     salt: str = ""
     timeout_ns: int | None = None
+    sample_index: int = 0
+    waits_for: RequestId | None = None
+
+    def samples(self, n: int) -> tuple["EngineRequest", ...]:
+        """`n` samples of this request's prompt, to be submitted in this order; the first is itself.
+
+        The others begin once the first one's prompt is computed, or once it has ended, and then
+        find the prompt's full blocks in the prefix index; each has a seed of its own that follows
+        from the first one's (`sample_seed`). They carry no prompt log-probabilities, which would
+        be the first one's. Their ids are the first one's with `-1`, `-2`, ... behind it.
+
+        Cancelling the first (`FinishReason.ABORT`) cancels all, any other only itself.
+
+        Raises `InvalidRequestError` unless `n` is between 1 and `MAX_SAMPLES`.
+        """
+        if not 1 <= n <= MAX_SAMPLES:
+            raise InvalidRequestError(f"n must be between 1 and {MAX_SAMPLES}", "n")
+        others = self
+        if self.sampling.prompt_logprobs is not None:
+            sampling = msgspec.structs.replace(self.sampling, prompt_logprobs=None)
+            others = msgspec.structs.replace(self, sampling=sampling)
+        return self, *(
+            msgspec.structs.replace(
+                others,
+                id=RequestId(f"{self.id}-{index}"),
+                sample_index=index,
+                waits_for=self.id,
+            )
+            for index in range(1, n)
+        )
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
+    """How likely a token was under the model, and what was likelier.
+
+    `logprob`: log-softmax of the model's raw logits over the whole vocabulary: before bias,
+    penalties, temperature and whatever else shapes the draw. `rank` counts from 1; of equally
+    likely tokens the lower id comes first. `top`: (token id, log-probability) of the likeliest, as
+    many as were asked for, in order; the token itself is only there if it is one of them.
+    """
+
+    token_id: int
+    logprob: float
+    rank: int
+    top: tuple[tuple[int, float], ...] = ()
 
 
 class RequestOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one step brought one request.
 
     `cached_tokens` (prompt tokens served by the prefix cache) and `ledger` come with the last one.
+    `logprobs`: one per token id if they were asked for. `prompt_logprobs`: one per prompt token,
+    with the first output that has a token; None for the first one, before which there is nothing.
     """
 
     id: RequestId
@@ -60,6 +109,8 @@ class RequestOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     cached_tokens: int = 0
     ledger: LedgerRecord | None = None
     error: str | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):

@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass, field
 
-from netgain.engine.messages import FinishReason, RequestId
+from netgain.engine.messages import FinishReason, RequestId, TokenLogprob
 from netgain.engine.sampling_params import SamplingParams
 from netgain.kv.prefix_index import KeyChain
 from netgain.ledger.request_ledger import RequestLedger
@@ -13,6 +13,8 @@ class RequestStatus(enum.Enum):
     """Where a request is in its life; `FINISHED` is final."""
 
     WAITING = enum.auto()
+    WAITING_FOR_PROMPT = enum.auto()
+    """Another sample of the same prompt computes it."""
     WAITING_FOR_KV_LOAD = enum.auto()
     WAITING_FOR_KV_TRANSFER = enum.auto()
     RUNNING = enum.auto()
@@ -40,6 +42,8 @@ class Request:
     chain: KeyChain
     ledger: RequestLedger
     deadline_ns: int | None = None
+    banned_ids: tuple[int, ...] = ()
+    """Not to be drawn before `sampling.min_tokens`."""
     remote_tokens: int = 0
     """Leading tokens whose KV another replica will send."""
     status: RequestStatus = RequestStatus.WAITING
@@ -57,8 +61,16 @@ class Request:
     finish_reason: FinishReason | None = None
     new_tokens: list[int] = field(default_factory=list)
     """Sampled, not yet handed to the client."""
+    new_logprobs: list[TokenLogprob] = field(default_factory=list)
+    """Of the new tokens, if they are wanted."""
+    prompt_logprobs: list[TokenLogprob | None] | None = None
+    """Per prompt token, as they become known; None if they are not wanted, or handed over."""
     stop_token_id: int | None = None
     error: str | None = None
+    waits_for: RequestId | None = None
+    """The first sample of the same prompt, if this is a further one."""
+    followers: list["Request"] = field(default_factory=list)
+    """Further samples that wait for this one's prompt."""
 
     @property
     def length(self) -> int:

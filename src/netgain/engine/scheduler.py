@@ -19,7 +19,7 @@ from netgain.cost.step_time import StepLoad
 from netgain.engine.accounting import ScheduledSlice, StepAccountant
 from netgain.engine.clock import NS_PER_S, Clock
 from netgain.engine.events import Action, StartKVLoad, StartKVStore, StartKVTransfer
-from netgain.engine.messages import FinishReason, RequestId
+from netgain.engine.messages import FinishReason, RequestId, TokenLogprob
 from netgain.engine.request import Request, RequestStatus
 from netgain.engine.step import NewRequest, Slice, Step, StepId, StepResult, TableGrowth, Tables
 from netgain.kv.manager import KVManager, PrefixHit
@@ -125,6 +125,7 @@ class Scheduler:
         self._clock = clock
         self._lower_tier = lower_tier
         self._awaited: dict[RequestId, _AwaitedKV] = {}
+        self._following: dict[RequestId, Request] = {}
         self._outstanding: deque[_Outstanding] = deque()
         self._released: list[RequestId] = []
         self._actions: list[Action] = []
@@ -140,7 +141,7 @@ class Scheduler:
     def unfinished(self) -> int:
         """Requests that have not ended."""
         awaited = sum(1 for entry in self._awaited.values() if not entry.request.finished)
-        return len(self.running) + len(self.waiting) + awaited
+        return len(self.running) + len(self.waiting) + len(self._following) + awaited
 
     @property
     def waiting_count(self) -> int:
@@ -150,6 +151,15 @@ class Scheduler:
     def add(self, request: Request) -> None:
         """Queues a new request."""
         self.waiting.append(request)
+
+    def add_behind(self, request: Request, leader: Request) -> None:
+        """Queues a new request once the unfinished `leader`'s prompt is computed, or it ended."""
+        if leader.computed >= leader.prompt_tokens:
+            self.add(request)
+            return
+        request.status = RequestStatus.WAITING_FOR_PROMPT
+        leader.followers.append(request)
+        self._following[request.id] = leader
 
     def take_actions(self) -> list[Action]:
         """KV loads, transfers and stores decided since the last call."""
@@ -188,15 +198,17 @@ class Scheduler:
             step.load,
             result.started_ns,
             result.ended_ns,
-            failed=result.error is not None,
+            ordinary=result.error is None and not result.prompt_logprobs,
         )
-        tokens = iter(result.tokens)
+        tokens, logprobs = iter(result.tokens), iter(result.logprobs)
+        scored = {entry.request_id: entry for entry in result.prompt_logprobs}
         touched: list[Request] = []
         for entry in step.slices:
             request = entry.request
             request.in_flight -= 1
             request.pending_samples -= entry.piece.sample
             token = next(tokens) if entry.piece.sample and result.error is None else None
+            logprob = next(logprobs, None) if entry.piece.sample else None
             if request.finished:
                 continue
             touched.append(request)
@@ -207,8 +219,14 @@ class Scheduler:
             if entry.epoch == request.epoch:
                 request.computed = entry.piece.start + entry.piece.count
                 self._publish(request)
+                if request.followers and request.computed >= request.prompt_tokens:
+                    self._queue_followers(request)
+            if scored and request.prompt_logprobs is not None and request.id in scored:
+                found = scored[request.id]
+                end = found.first + len(found.entries)
+                request.prompt_logprobs[found.first : end] = found.entries
             if token is not None:
-                self._append(request, token)
+                self._append(request, token, logprob)
         self._lift_fences()
         return touched
 
@@ -216,8 +234,12 @@ class Scheduler:
         """Ends a request in any state and gives its blocks back."""
         if request.finished:
             return
+        if request.followers:
+            self._queue_followers(request)
         if request.status is RequestStatus.RUNNING:
             self.running.remove(request)
+        elif request.status is RequestStatus.WAITING_FOR_PROMPT:
+            self._following.pop(request.id).followers.remove(request)
         elif request.id not in self._awaited:
             self.waiting.remove(request)
         request.status = RequestStatus.FINISHED
@@ -303,8 +325,10 @@ class Scheduler:
         if not self._chunk(builder, 0, 1):
             return False
         started_ns = self._clock.now_ns()
-        # The last token is always computed: its logits are what the request came for.
-        keys = request.chain.extend(request.tokens)[: (known - 1) // block]
+        # The last token is always computed: its logits are what the request came for. So are all
+        # whose logits are wanted.
+        scores_prompt = request.prompt_logprobs is not None
+        keys = [] if scores_prompt else request.chain.extend(request.tokens)[: (known - 1) // block]
         hit = self.kv.find(request.chain, keys)
         hit_tokens = hit.count * block
         needed = self.kv.blocks_for(known) - hit.count + hit.unheld
@@ -312,7 +336,7 @@ class Scheduler:
             self.running or self._awaited or needed > self.kv.free_blocks
         ):
             return False
-        awaited = self._awaitable(request, hit, keys)
+        awaited = None if scores_prompt else self._awaitable(request, hit, keys)
         count = 0
         if awaited is None:
             count = self._chunk(
@@ -340,7 +364,8 @@ class Scheduler:
         waited = LedgerStage.PREEMPTED if request.admitted else LedgerStage.QUEUE
         request.ledger.stage(waited, started_ns)
         request.ledger.stage(LedgerStage.KV_LOOKUP, ended_ns)
-        if not request.admitted and self.kv.prefix_cache:
+        looked = self.kv.prefix_cache and request.prompt_logprobs is None
+        if looked and not request.admitted:
             self._accountant.cache_looked_up(
                 request, hit_tokens, started_ns, ended_ns, alone=not self.running
             )
@@ -434,6 +459,8 @@ class Scheduler:
                     request.sampling,
                     request.seed,
                     tables,
+                    request.banned_ids,
+                    request.prompt_logprobs is not None,
                 )
             )
             request.known_to_executor = True
@@ -469,10 +496,24 @@ class Scheduler:
             self._released.append(victim.id)
             victim.known_to_executor = False
 
-    def _append(self, request: Request, token: int) -> None:
+    def _queue_followers(self, leader: Request) -> None:
+        """What waited for a prompt is next in the queue, behind those who ran already."""
+        behind = 0
+        while behind < len(self.waiting) and self.waiting[behind].admitted:
+            behind += 1
+        for place, request in enumerate(leader.followers, behind):
+            del self._following[request.id]
+            request.status = RequestStatus.WAITING
+            self.waiting.insert(place, request)
+        leader.followers.clear()
+
+    def _append(self, request: Request, token: int, logprob: TokenLogprob | None) -> None:
+        answered = len(request.tokens) - request.prompt_tokens
         request.tokens.append(token)
         request.new_tokens.append(token)
-        if token in request.stop_ids:
+        if logprob is not None:
+            request.new_logprobs.append(logprob)
+        if token in request.stop_ids and answered >= request.sampling.min_tokens:
             request.stop_token_id = token
             self.finish(request, FinishReason.STOP)
         elif len(request.tokens) >= request.limit_tokens:

@@ -10,7 +10,7 @@ then.
 from dataclasses import dataclass
 from typing import NewType
 
-from netgain.engine.messages import RequestId
+from netgain.engine.messages import RequestId, TokenLogprob
 from netgain.engine.sampling_params import SamplingParams
 from netgain.kv.block_pool import BlockId
 
@@ -34,7 +34,8 @@ class NewRequest:
     """A request the executor does not know yet (or let go of when it was preempted).
 
     `tokens` are the prompt and, after preemption, what was generated so far; `prompt_tokens` says
-    where the prompt ends. `seed` is never None here.
+    where the prompt ends. `seed` is never None here. `banned_ids` are not to be drawn before
+    `sampling.min_tokens`. With `score_prompt`, slices bring prompt log-probabilities.
     """
 
     request_id: RequestId
@@ -43,6 +44,8 @@ class NewRequest:
     sampling: SamplingParams
     seed: int
     tables: Tables
+    banned_ids: tuple[int, ...] = ()
+    score_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,19 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptLogprobs:
+    """Log-probabilities of a request's prompt tokens from position `first` on."""
+
+    request_id: RequestId
+    first: int
+    entries: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     """The sampled tokens, in the order of the step's sampling slices, and when the device worked.
 
+    `logprobs`: one per sampled token, None where none is wanted; empty where none is at all.
     `error` ends the requests of the step instead.
     """
 
@@ -82,3 +95,5 @@ class StepResult:
     started_ns: int
     ended_ns: int
     error: str | None = None
+    logprobs: tuple[TokenLogprob | None, ...] = ()
+    prompt_logprobs: tuple[PromptLogprobs, ...] = ()

@@ -70,4 +70,4 @@ class Llama:
             x = ops.linear(attended, layer.attention_out, x)
             normed = ops.rms_norm(x, layer.mlp_norm_E, eps)
             x = ops.linear(ops.gated(normed, layer.gate_up, Activation.SILU), layer.down, x)
-        return ops.linear(ops.rms_norm(x, self._norm_E, eps), self._head)
+        return ops.head(ops.rms_norm(x, self._norm_E, eps), self._head)

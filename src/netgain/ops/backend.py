@@ -14,6 +14,7 @@ from netgain.kv.geometry import KVDType, KVGroup
 from netgain.ops.choices import BackendName, Numerics, WeightFormat
 from netgain.ops.draws import Draws
 from netgain.ops.interface import StepModel
+from netgain.ops.scores import StepYield, Wanted
 from netgain.ops.step_inputs import StepInputs
 from netgain.ops.weights import MatrixSink, MatrixSpec
 
@@ -79,6 +80,12 @@ class StepRunner(Protocol):
     def run(self, inputs: StepInputs, draws: Draws) -> list[int]:
         """Runs one step, stores its keys and values, and draws a token per logit row."""
 
+    def run_scored(self, inputs: StepInputs, draws: Draws, wanted: Wanted) -> StepYield:
+        """`run` for steps that are asked for more; there may be fewer draws than logit rows.
+
+        Never holds logits of more rows than `max_rows` (and a few).
+        """
+
     def logits(self, inputs: StepInputs) -> NDArray[np.float32]:
         """Runs one step and returns its logits `[N, V]`, for tests and for measuring accuracy.
 
@@ -112,6 +119,6 @@ class Backend(Protocol):
     ) -> StepRunner:
         """A runner over fresh records of `blocks` blocks (scratch included) per group.
 
-        `max_tokens`: most tokens of a step; `max_rows`: most slices, and most logit rows, except
-        that `logits` takes as many rows as tokens.
+        `max_tokens`: most tokens of a step; `max_rows`: most slices, and most rows drawn from;
+        `logits` and `run_scored` take as many rows as tokens.
         """

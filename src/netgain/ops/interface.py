@@ -81,6 +81,12 @@ class StepOps(Protocol[Value]):
     def logit_rows(self, x_TE: Value) -> Value:
         """Those rows that need logits: `[N, E]`."""
 
+    def head(self, x_NE: Value, weight: LinearWeight) -> Value:
+        """`linear` of the hidden state: the logits `[N, V]`. If called, then last.
+
+        A backend may put it off, and compute the logits of a few rows at a time or not at all.
+        """
+
 
 class StepModel(Protocol):
     """What a backend needs to know of a model."""

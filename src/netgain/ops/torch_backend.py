@@ -17,9 +17,10 @@ from netgain.ops.backend import BackendTraits, StepBounds, StepMemory
 from netgain.ops.choices import BackendName, KVFormat, Numerics, WeightFormat
 from netgain.ops.draws import Draws
 from netgain.ops.interface import StepModel
+from netgain.ops.scores import Scores, StepYield, Wanted
 from netgain.ops.step_inputs import StepInputs
 from netgain.ops.torch_ops import TorchStepOps
-from netgain.ops.torch_sampling import choose
+from netgain.ops.torch_sampling import choose, score
 from netgain.ops.torch_weights import DenseSink
 from netgain.ops.weights import MatrixSpec
 
@@ -102,17 +103,20 @@ class TorchBackend:
         groups: Sequence[KVGroup],
         blocks: int,
         max_tokens: int,  # noqa: ARG002 - torch allocates as it goes
-        max_rows: int,  # noqa: ARG002
+        max_rows: int,
     ) -> "TorchRunner":
         """See `Backend.runner`."""
-        return TorchRunner(model, groups, blocks)
+        return TorchRunner(model, groups, blocks, max_rows)
 
 
 class TorchRunner:
     """A `StepRunner` that runs the model's forward pass eagerly."""
 
-    def __init__(self, model: StepModel, groups: Sequence[KVGroup], blocks: int) -> None:
+    def __init__(
+        self, model: StepModel, groups: Sequence[KVGroup], blocks: int, max_rows: int
+    ) -> None:
         self._model = model
+        self._max_rows = max_rows
         self._inverse_frequencies = torch.from_numpy(model.inverse_frequencies)
         # numpy asks the system for zero pages; torch would write the zeros itself.
         self._records = tuple(np.zeros((blocks, group.record_bytes), np.uint8) for group in groups)
@@ -129,14 +133,33 @@ class TorchRunner:
     @torch.inference_mode()
     def run(self, inputs: StepInputs, draws: Draws) -> list[int]:
         """See `StepRunner.run`."""
-        return choose(self._forward(inputs), draws)
+        ops = self._ops(inputs)
+        return choose(ops.logits(self._model.forward(ops)), draws)
+
+    @torch.inference_mode()
+    def run_scored(self, inputs: StepInputs, draws: Draws, wanted: Wanted) -> StepYield:
+        """See `StepRunner.run_scored`."""
+        ops = self._ops(inputs)
+        result_NE = self._model.forward(ops)
+        drawn, scored = len(draws), len(wanted.tops_S)
+        scores = Scores.room(scored, wanted.most_tops)
+        # Rows drawn from are a group of their own, so that they are computed as `run` does.
+        logits_DV = ops.logits(result_NE[:drawn])
+        tokens = choose(logits_DV, draws)
+        score(logits_DV, tokens, wanted.tops_S, scores, 0)
+        targets: list[int] = wanted.targets_P.tolist()
+        for first in range(drawn, scored, self._max_rows):
+            end = min(first + self._max_rows, scored)
+            logits_GV = ops.logits(result_NE[first:end])
+            score(logits_GV, targets[first - drawn : end - drawn], wanted.tops_S, scores, first)
+        return StepYield(tokens, scores, result_NE[scored:].numpy())
 
     @torch.inference_mode()
     def logits(self, inputs: StepInputs) -> NDArray[np.float32]:
         """See `StepRunner.logits`."""
-        logits_NV: NDArray[np.float32] = self._forward(inputs).numpy()
+        ops = self._ops(inputs)
+        logits_NV: NDArray[np.float32] = ops.logits(self._model.forward(ops)).numpy()
         return logits_NV
 
-    def _forward(self, inputs: StepInputs) -> torch.Tensor:
-        ops = TorchStepOps(inputs, self._records_BL2KSD, self._inverse_frequencies)
-        return self._model.forward(ops)
+    def _ops(self, inputs: StepInputs) -> TorchStepOps:
+        return TorchStepOps(inputs, self._records_BL2KSD, self._inverse_frequencies)

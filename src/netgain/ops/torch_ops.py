@@ -50,6 +50,7 @@ class TorchStepOps:
         self._cos_T1D = torch.cat((cos, cos), -1).unsqueeze(1)
         self._sin_T1D = torch.cat((-sin, sin), -1).unsqueeze(1)
         self._groups: dict[tuple[int, int | None], _GroupPlan] = {}
+        self._head: LinearWeight | None = None
 
     def embedding(self, table: LinearWeight) -> torch.Tensor:
         """See `StepOps.embedding`."""
@@ -94,6 +95,15 @@ class TorchStepOps:
     def logit_rows(self, x_TE: torch.Tensor) -> torch.Tensor:
         """See `StepOps.logit_rows`."""
         return x_TE.index_select(0, self._logit_rows_N)
+
+    def head(self, x_NE: torch.Tensor, weight: LinearWeight) -> torch.Tensor:
+        """See `StepOps.head`: put off, until `logits` is called with what this returns."""
+        self._head = weight
+        return x_NE
+
+    def logits(self, result_NE: torch.Tensor) -> torch.Tensor:
+        """The logits of rows of a forward pass's result, which is them if it had no head."""
+        return result_NE if self._head is None else self.linear(result_NE, self._head)
 
     def _rotate_(self, x_THD: torch.Tensor) -> None:
         low, high = x_THD.chunk(2, -1)

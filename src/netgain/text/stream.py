@@ -26,11 +26,15 @@ class TextStream:
 
     All deltas joined are the text of the non-streamed response. `tokens` counts the ids taken up to
     and including the one that completed a stop string, however many arrive at once, so usage does
-    not depend on how ids are grouped.
+    not depend on how ids are grouped. Stop strings are looked for only in text that the first
+    `min_tokens` tokens did not complete.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, stops: Sequence[str] = (), min_tokens: int = 0
+    ) -> None:
         self._detokenizer = IncrementalDetokenizer(tokenizer)
+        self._min_tokens = min_tokens
         self._stops = StopStrings(stops) if stops else None
         self.tokens = 0
 
@@ -44,13 +48,14 @@ class TextStream:
             if self._stops.matched is not None:
                 break
             self.tokens += 1
-            shown.append(self._stops.push(self._detokenizer.push((id_,)))[0])
+            text = self._detokenizer.push((id_,))
+            shown.append(text if self.tokens <= self._min_tokens else self._stops.push(text)[0])
         return TextDelta("".join(shown), self._stops.matched)
 
     def finish(self) -> TextDelta:
         """The sequence ended: the text still held back."""
         rest = self._detokenizer.finish()
-        if self._stops is None:
+        if self._stops is None or self.tokens <= self._min_tokens:
             return TextDelta(rest)
         shown, stop = self._stops.push(rest)
         return TextDelta(shown + self._stops.finish(), stop)

@@ -15,12 +15,22 @@ NETGAIN_TEST void argmax(Buffers buffers) {
   }
 }
 
-// logits [count], count, temperature, top_k, top_p, draws, uniform numbers, scratch, tokens
+// logits [count], count, temperature, top_k, top_p, min_p, draws, uniform numbers, scratch, tokens
 NETGAIN_TEST void draw(Buffers buffers) {
-  for (int64_t i = 0; i < scalar<int64_t>(buffers, 5); ++i) {
-    array<int32_t>(buffers, 8)[i] = netgain::draw(
+  for (int64_t i = 0; i < scalar<int64_t>(buffers, 6); ++i) {
+    array<int32_t>(buffers, 9)[i] = netgain::draw(
         array<float>(buffers, 0), scalar<int64_t>(buffers, 1), scalar<float>(buffers, 2), scalar<int32_t>(buffers, 3),
-        scalar<float>(buffers, 4), array<double>(buffers, 6)[i], array<float>(buffers, 7));
+        scalar<float>(buffers, 4), scalar<float>(buffers, 5), array<double>(buffers, 7)[i], array<float>(buffers, 8));
+  }
+}
+
+// logits [count], count, tokens, how many, tops, scratch, log-probabilities, ranks, top ids, their log-probabilities
+NETGAIN_TEST void score(Buffers buffers) {
+  const int32_t tops = scalar<int32_t>(buffers, 4);
+  for (int64_t i = 0; i < scalar<int64_t>(buffers, 3); ++i) {
+    netgain::score(array<float>(buffers, 0), scalar<int64_t>(buffers, 1), array<int32_t>(buffers, 2)[i], tops,
+                   array<float>(buffers, 6) + i, array<int32_t>(buffers, 7) + i, array<int32_t>(buffers, 8) + i * tops,
+                   array<float>(buffers, 9) + i * tops, array<float>(buffers, 5));
   }
 }
 
@@ -31,4 +41,5 @@ NETGAIN_TEST void uniform(Buffers buffers) {
   }
 }
 
-const Entry kEntries[] = {{"argmax", argmax}, {"draw", draw}, {"uniform", uniform}, {nullptr, nullptr}};
+const Entry kEntries[] = {
+    {"argmax", argmax}, {"draw", draw}, {"score", score}, {"uniform", uniform}, {nullptr, nullptr}};

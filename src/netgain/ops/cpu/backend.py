@@ -21,13 +21,16 @@ from netgain.ops.cpu.library import Library
 from netgain.ops.cpu.plan_abi import OpKind
 from netgain.ops.cpu.recording import NativeOp, Program, Rows, record
 from netgain.ops.cpu.weights import PackedSink, resident_bytes
-from netgain.ops.draws import Draws
+from netgain.ops.draws import Draws, Shaping
 from netgain.ops.interface import Activation, StepModel
+from netgain.ops.scores import Scores, StepYield, Wanted
 from netgain.ops.step_inputs import StepInputs
 from netgain.ops.weights import MatrixSpec
 
 _FP32_BYTES: Final = 4
 _LINE_BYTES: Final = 64
+_ROW_GROUP: Final = 16
+"""Quantised rows lie in groups of so many, and can be cut between them (`kRowGroup`)."""
 _PARTIAL_BYTES: Final = 16 << 20
 """Most that attention cut along the context takes (`kMostPartialFloats` in attention_plan.h)."""
 _KV_CODES: Final = {KVDType.FP32: 0, KVDType.BF16: 1, KVDType.FP16: 2, KVDType.INT8: 3}
@@ -37,6 +40,7 @@ _PHASES: Final = {
     OpKind.ATTENTION * 8 + 1: "rotate and store",
     OpKind.ATTENTION * 8 + 2: "attend",
     OpKind.ATTENTION * 8 + 3: "merge",
+    OpKind.NORM * 8 + 4: "hidden",
 }
 """Phases that are not a whole operation; the others are numbered 8 x kind."""
 _ACTIVATIONS: Final = {Activation.SILU: 0, Activation.GELU_TANH: 1}
@@ -94,7 +98,7 @@ class NativeBackend:
         """See `Backend.step_memory`: the plan's values as if all were float32, and the logits."""
         heads = 3 * bounds.heads + 2 * bounds.kv_heads
         per_token = 3 * bounds.hidden + (heads + 1) * bounds.head_dim + bounds.ffn
-        logits = bounds.rows * bounds.vocab
+        logits = _whole_groups(bounds.rows) * bounds.vocab
         activations = _FP32_BYTES * (bounds.tokens * per_token + logits)
         return StepMemory(activations + _PARTIAL_BYTES, 0)
 
@@ -146,7 +150,11 @@ class NativeRunner:
         self._program = program
         self._max_tokens = max_tokens
         self._max_rows = max_rows
-        self._vocab = program.ops[-1].node.columns
+        head = program.ops[-1].node
+        self._vocab = head.columns
+        # Of a head that is a linear layer, any number of rows can be computed a few at a time.
+        self._headed = head.kind is OpKind.LINEAR and head.residual is None
+        self._hidden = head.input if head.input is not None and self._headed else None
         self._plan = self._build(program, model, groups, max_tokens, max_rows)
         self._step = plan_abi.Step()
         self._tables = (ctypes.c_void_p * len(groups))()
@@ -154,7 +162,6 @@ class NativeRunner:
         self._step.tables = ctypes.addressof(self._tables)
         self._step.table_strides = ctypes.addressof(self._strides)
         self._drawn = np.empty(max_rows, np.int32)
-        self._step.drawn = _address(self._drawn)
 
     @property
     def records(self) -> Sequence[NDArray[np.uint8]]:
@@ -163,24 +170,56 @@ class NativeRunner:
 
     def run(self, inputs: StepInputs, draws: Draws) -> list[int]:
         """See `StepRunner.run`."""
-        if len(inputs.logit_rows_N) > self._max_rows:
-            raise ValueError(f"{len(inputs.logit_rows_N)} rows, the plan draws {self._max_rows}")
+        rows = len(inputs.logit_rows_N)
+        if rows > self._max_rows:
+            raise ValueError(f"{rows} rows, the plan draws {self._max_rows}")
         step = self._step
-        step.logits = None
-        step.temperatures = _address(draws.temperatures_N)
-        step.top_k = _address(draws.top_k_N)
-        step.top_p = _address(draws.top_p_N)
-        step.seeds = _address(draws.seeds_N)
-        step.draw_positions = _address(draws.positions_N)
+        step.drawn = _address(self._drawn)
+        step.drawn_rows = step.head_rows = rows
+        shaping = self._set_draws(draws)
         self._run(inputs)
-        tokens: list[int] = self._drawn[: len(inputs.logit_rows_N)].tolist()
+        del shaping  # which the plan has read
+        tokens: list[int] = self._drawn[:rows].tolist()
         return tokens
+
+    def run_scored(self, inputs: StepInputs, draws: Draws, wanted: Wanted) -> StepYield:
+        """See `StepRunner.run_scored`."""
+        rows, drawn, scored = len(inputs.logit_rows_N), len(draws), len(wanted.tops_S)
+        if drawn > self._max_rows or (scored > self._max_rows and not self._headed):
+            raise ValueError(
+                f"{drawn} rows to draw, {scored} to score; the plan has {self._max_rows}"
+            )
+        hidden_HE = np.empty((0, 0), np.float32)
+        if rows > scored:
+            if self._hidden is None or self._hidden.kind is not OpKind.NORM:
+                raise ValueError("the model has no final norm whose result could be handed out")
+            hidden_HE = np.empty((rows - scored, self._hidden.columns), np.float32)
+        tokens_S = np.empty(scored, np.int32)
+        tokens_S[drawn:] = wanted.targets_P
+        scores = Scores.room(scored, wanted.most_tops)
+        step = self._step
+        step.drawn = _address(tokens_S)
+        step.drawn_rows, step.head_rows = drawn, scored
+        step.tops, step.top_stride = _address(wanted.tops_S), wanted.most_tops
+        step.logprobs, step.ranks = _address(scores.logprobs_S), _address(scores.ranks_S)
+        step.top_ids = _address(scores.top_ids_SK)
+        step.top_logprobs = _address(scores.top_logprobs_SK)
+        step.hidden = _address(hidden_HE) if rows > scored else None
+        shaping = self._set_draws(draws)
+        try:
+            self._run(inputs)
+        finally:
+            step.tops = step.hidden = None
+        del shaping
+        return StepYield(tokens_S[:drawn].tolist(), scores, hidden_HE)
 
     def logits(self, inputs: StepInputs) -> NDArray[np.float32]:
         """See `StepRunner.logits`."""
         logits_NV = np.empty((len(inputs.logit_rows_N), self._vocab), np.float32)
-        self._step.logits = _address(logits_NV)
-        self._step.temperatures = None
+        step = self._step
+        step.logits = _address(logits_NV)
+        step.temperatures = None
+        step.drawn_rows, step.head_rows = 0, len(logits_NV)
         self._run(inputs)
         return logits_NV
 
@@ -198,6 +237,26 @@ class NativeRunner:
             name = _PHASES.get(kind) or OpKind(kind // 8).name.lower()
             times[name] = times.get(name, 0.0) + nanoseconds / 1e9
         return times
+
+    def _set_draws(self, draws: Draws) -> object:
+        """Points the step to the draws; what it returns must live until the step has run."""
+        step = self._step
+        step.logits = None
+        step.temperatures = _address(draws.temperatures_N)
+        step.top_k = _address(draws.top_k_N)
+        step.top_p = _address(draws.top_p_N)
+        step.seeds = _address(draws.seeds_N)
+        step.draw_positions = _address(draws.positions_N)
+        step.min_p = None if draws.min_p_N is None else _address(draws.min_p_N)
+        if not draws.shapings:
+            step.shaping_of = None
+            return None
+        shapings = (plan_abi.Shaping * len(draws.shapings))(*map(_shaping, draws.shapings))
+        shaping_of_N = np.full(len(draws), -1, np.int32)
+        shaping_of_N[[shaping.row for shaping in draws.shapings]] = range(len(draws.shapings))
+        step.shapings = ctypes.addressof(shapings)
+        step.shaping_of = _address(shaping_of_N)
+        return shapings, shaping_of_N
 
     def _run(self, inputs: StepInputs) -> None:
         if len(inputs.token_ids_T) > self._max_tokens:
@@ -242,7 +301,7 @@ class NativeRunner:
             _checked(
                 handle.ng_plan_value(
                     plan,
-                    max_rows if memory.logits else max_tokens,
+                    _whole_groups(max_rows) if memory.logits else max_tokens,
                     memory.columns,
                     memory.quantized,
                     memory.rows is Rows.LOGITS,
@@ -263,6 +322,26 @@ def _records(blocks: int, group: KVGroup) -> NDArray[np.uint8]:
     raw = np.zeros(size + _LINE_BYTES, np.uint8)
     begin = -raw.ctypes.data % _LINE_BYTES
     return raw[begin : begin + size].reshape(blocks, group.record_bytes)
+
+
+def _whole_groups(rows: int) -> int:
+    return -(-rows // _ROW_GROUP) * _ROW_GROUP
+
+
+def _shaping(shaping: Shaping) -> plan_abi.Shaping:
+    return plan_abi.Shaping(
+        _address(shaping.bias_ids_A),
+        _address(shaping.bias_A),
+        _address(shaping.banned_ids_B),
+        _address(shaping.seen_ids_C),
+        _address(shaping.seen_counts_C),
+        len(shaping.bias_ids_A),
+        len(shaping.banned_ids_B),
+        len(shaping.seen_ids_C),
+        shaping.repetition,
+        shaping.frequency,
+        shaping.presence,
+    )
 
 
 def _address(array: NDArray[np.generic]) -> int:

@@ -63,6 +63,24 @@ class Group(ctypes.Structure):
     )
 
 
+class Shaping(ctypes.Structure):
+    """`NgShaping`."""
+
+    _fields_ = (
+        ("bias_ids", _POINTER),
+        ("bias", _POINTER),
+        ("banned_ids", _POINTER),
+        ("seen_ids", _POINTER),
+        ("seen_counts", _POINTER),
+        ("biases", _I64),
+        ("banned", _I64),
+        ("seen", _I64),
+        ("repetition", _F32),
+        ("frequency", _F32),
+        ("presence", _F32),
+    )
+
+
 class Step(ctypes.Structure):
     """`NgStep`."""
 
@@ -84,6 +102,18 @@ class Step(ctypes.Structure):
         ("seeds", _POINTER),
         ("draw_positions", _POINTER),
         ("drawn", _POINTER),
+        ("drawn_rows", _I64),
+        ("head_rows", _I64),
+        ("min_p", _POINTER),
+        ("shapings", _POINTER),
+        ("shaping_of", _POINTER),
+        ("tops", _POINTER),
+        ("top_stride", _I64),
+        ("logprobs", _POINTER),
+        ("ranks", _POINTER),
+        ("top_ids", _POINTER),
+        ("top_logprobs", _POINTER),
+        ("hidden", _POINTER),
     )
 
 

@@ -92,6 +92,10 @@ class Recorder:
         """See `StepOps.logit_rows`."""
         return self._add(Node(OpKind.LOGIT_ROWS, x_TE.columns, Rows.LOGITS, x_TE))
 
+    def head(self, x_NE: Node, weight: LinearWeight) -> Node:
+        """See `StepOps.head`."""
+        return self.linear(x_NE, weight)
+
     def _add(self, node: Node) -> Node:
         self.nodes.append(node)
         return node

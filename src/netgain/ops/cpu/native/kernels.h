@@ -111,14 +111,17 @@ struct Kernels {
   // Largest logit and the first token that has it.
   void (*argmax)(const float* logits, int64_t count, float* largest, int32_t* token);
   // Draws one token as `ops/draws.py` defines it; `scratch` holds `count` floats.
-  int32_t (*draw)(const float* logits, int64_t count, float temperature, int32_t top_k, float top_p, double uniform,
-                  float* scratch);
+  int32_t (*draw)(const float* logits, int64_t count, float temperature, int32_t top_k, float top_p, float min_p,
+                  double uniform, float* scratch);
+  // What `ops/scores.py` says of one row and token; `tops` places each, unused ids -1; `scratch` as above.
+  void (*score)(const float* logits, int64_t count, int32_t token, int32_t tops, float* logprob, int32_t* rank,
+                int32_t* top_ids, float* top_logprobs, float* scratch);
 };
 
 // The functions of one instruction set's translation unit, which all have these names.
 #define NETGAIN_KERNELS(name)                                                                                 \
   {name,   linear, gated, embed, quantize, rms_norm, rope_and_store, attend, merge, attention_scratch_floats, \
-   argmax, draw}
+   argmax, draw,   score}
 
 // Null where the compiler or the processor lacks the instructions.
 const Kernels* kernels_plain();

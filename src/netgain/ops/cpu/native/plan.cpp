@@ -8,6 +8,7 @@
 #include <new>
 
 #include "philox.h"
+#include "shaping.h"
 
 namespace netgain {
 namespace {
@@ -56,6 +57,7 @@ Plan::Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t vocab
       pairs_(pairs),
       inverse_frequencies_(inverse_frequencies, inverse_frequencies + pairs),
       scratch_(static_cast<size_t>(pool.threads())),
+      shaped_(static_cast<size_t>(pool.threads())),
       cosines_(allocate<float>(max_tokens * pairs)),
       sines_(allocate<float>(max_tokens * pairs)) {
   phases_.push_back({Part::kAngles, -1, 0, 0, 0, 0});
@@ -70,7 +72,7 @@ int Plan::add_group(const NgGroup& spec) {
 }
 
 int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logit_rows) {
-  Value value{columns, quantized, logit_rows, nullptr, {}};
+  Value value{capacity, columns, quantized, logit_rows, nullptr, {}};
   if (quantized) {
     const int64_t blocks = ceil_div(columns, kBlock);
     const int64_t groups = round_up(capacity, kRowGroup) * blocks;
@@ -96,12 +98,36 @@ void Plan::add(const NgOp& op) {
 
 void Plan::finish(int logits) {
   logits_ = logits;
+  linear_head_ = ops_.back().kind == kNgLinear && ops_.back().residual < 0;
+  // What the head reads is the hidden state; it may be kept quantised only, so it is made once more.
+  int norm = static_cast<int>(ops_.size()) - 2;
+  while (norm >= 0 && ops_[static_cast<size_t>(norm)].kind == kNgQuantize) --norm;
+  if (linear_head_ && norm >= 0 && ops_[static_cast<size_t>(norm)].kind == kNgNorm) {
+    const auto after = std::find_if(phases_.begin(), phases_.end(), [&](const Phase& p) { return p.op == norm; }) + 1;
+    phases_.insert(after, {Part::kHidden, norm, 0, 0, 0, 0});
+  }
   phases_.push_back({Part::kDraw, -1, 0, 0, 0, 0});
 }
 
 bool Plan::run(const NgStep& step) {
   for (int64_t t = 0; t < step.tokens; ++t) {
     if (step.token_ids[t] < 0 || step.token_ids[t] >= token_limit_) return false;
+  }
+  group_rows_ = step.logits ? step.head_rows : values_[static_cast<size_t>(logits_)].capacity;
+  row_groups_ = 1;
+  if (step.head_rows > group_rows_) {
+    if (!linear_head_) throw std::bad_alloc();
+    group_rows_ = group_rows_ / kRowGroup * kRowGroup;  // where quantised rows can be cut
+    row_groups_ = static_cast<int>(ceil_div(step.head_rows, group_rows_));
+  }
+  int64_t most_shaped = 0;
+  if (step.shaping_of) {
+    for (int64_t row = 0; row < step.drawn_rows; ++row) {
+      if (step.shaping_of[row] >= 0) most_shaped = std::max(most_shaped, touched(step.shapings[step.shaping_of[row]]));
+    }
+  }
+  for (auto& shaped : shaped_) {
+    if (shaped.size() < static_cast<size_t>(most_shaped)) shaped.resize(static_cast<size_t>(most_shaped));
   }
   step_ = &step;
   if (slice_of_.size() < static_cast<size_t>(step.tokens)) slice_of_.resize(static_cast<size_t>(step.tokens));
@@ -176,15 +202,31 @@ int Plan::divide_rows(Phase& phase, int64_t rows, int64_t row_work) {
   return static_cast<int>(ceil_div(rows, phase.row_chunk));
 }
 
+Plan::Phase& Plan::phase(int index) {
+  const int first = first_of_group();
+  return phases_[static_cast<size_t>(index < first ? index : first + (index - first) % 2)];
+}
+
+// The first logit row of the group that a phase works on.
+int64_t Plan::first_row_of(int index) const {
+  const int first = first_of_group();
+  return index < first ? 0 : (index - first) / 2 * group_rows_;
+}
+
+int64_t Plan::head_rows_from(int64_t first) const { return std::min(group_rows_, step_->head_rows - first); }
+
 int Plan::chunks(int index) {
-  Phase& phase = phases_[static_cast<size_t>(index)];
+  Phase& phase = this->phase(index);
   if (phase.part == Part::kAngles) return divide_rows(phase, step_->tokens, pairs_ * 20);
   if (phase.part == Part::kDraw) {
-    return step_->temperatures ? divide_rows(phase, step_->logit_rows, vocabulary_) : 0;
+    return step_->temperatures ? divide_rows(phase, head_rows_from(first_row_of(index)), vocabulary_) : 0;
   }
   const NgOp& op = ops_[static_cast<size_t>(phase.op)];
   const Value& out = values_[static_cast<size_t>(op.out)];
-  const int64_t rows = rows_of(out);
+  if (phase.part == Part::kHidden) {
+    return step_->hidden ? divide_rows(phase, step_->logit_rows - step_->head_rows, out.columns) : 0;
+  }
+  const int64_t rows = is_head(op) ? head_rows_from(first_row_of(index)) : rows_of(out);
   switch (op.kind) {
     case kNgLinear: {
       const Matrix matrix = matrix_of(op);
@@ -210,14 +252,20 @@ int Plan::chunks(int index) {
 }
 
 void Plan::execute(int index, int chunk, int worker) {
-  const Phase& phase = phases_[static_cast<size_t>(index)];
+  const Phase& phase = this->phase(index);
   if (phase.part == Part::kAngles) {
     return angles(chunk * phase.row_chunk, std::min(step_->tokens, (chunk + 1) * phase.row_chunk));
   }
   if (phase.part == Part::kDraw) {
-    return draw(chunk * phase.row_chunk, std::min(step_->logit_rows, (chunk + 1) * phase.row_chunk), worker);
+    const int64_t first = first_row_of(index);
+    const int64_t end = std::min(head_rows_from(first), (chunk + 1) * phase.row_chunk);
+    return draw(first, chunk * phase.row_chunk, end, worker);
   }
   const NgOp& op = ops_[static_cast<size_t>(phase.op)];
+  if (phase.part == Part::kHidden) {
+    const int64_t rows = step_->logit_rows - step_->head_rows;
+    return hidden(op, chunk * phase.row_chunk, std::min(rows, (chunk + 1) * phase.row_chunk));
+  }
   const Value& in = values_[static_cast<size_t>(op.in)];
   const Value out = value(op.out);
   if (op.kind == kNgAttention && phase.part != Part::kStore) {
@@ -233,18 +281,20 @@ void Plan::execute(int index, int chunk, int worker) {
   }
   const int64_t unit_chunk = chunk % phase.unit_chunks, row_chunk = chunk / phase.unit_chunks;
   const int64_t row_begin = row_chunk * phase.row_chunk;
-  const int64_t row_end = std::min(rows_of(out), row_begin + phase.row_chunk);
+  const int64_t first = is_head(op) ? first_row_of(index) : 0;
+  const int64_t rows = is_head(op) ? head_rows_from(first) : rows_of(out);
+  const int64_t row_end = std::min(rows, row_begin + phase.row_chunk);
   const int64_t unit_begin = unit_chunk * phase.unit_chunk, unit_end = unit_begin + phase.unit_chunk;
   switch (op.kind) {
     case kNgEmbed: return kernels_.embed(matrix_of(op), step_->token_ids, out.x, out.columns, row_begin, row_end);
     case kNgNorm: return kernels_.rms_norm(norm_args(op), row_begin, row_end);
     case kNgQuantize: return kernels_.quantize(in.x, in.columns, in.columns, out.rows, row_begin, row_end);
     case kNgLinear: {
-      const LinearArgs args = linear_args(op);
+      const LinearArgs args = linear_args(op, first);
       return kernels_.linear(args, row_begin, row_end, unit_begin, std::min(args.weight.tiles(), unit_end));
     }
     case kNgGated: {
-      GatedArgs args{linear_args(op), static_cast<Activation>(op.activation), out.rows};
+      GatedArgs args{linear_args(op, 0), static_cast<Activation>(op.activation), out.rows};
       return kernels_.gated(args, row_begin, row_end, unit_begin, std::min(ceil_div(op.rows / 2, kBlock), unit_end));
     }
     case kNgAttention: return kernels_.rope_and_store(attention_args(op), row_begin, row_end);
@@ -260,7 +310,7 @@ void Plan::execute(int index, int chunk, int worker) {
 void Plan::finished(int index) {
   if (!timed_) return;
   const int64_t now = now_ns();
-  phases_[static_cast<size_t>(index)].nanoseconds += now - phase_began_;
+  phase(index).nanoseconds += now - phase_began_;
   phase_began_ = now;
 }
 
@@ -271,10 +321,20 @@ Plan::Value Plan::value(int id) const {
   return found;
 }
 
-LinearArgs Plan::linear_args(const NgOp& op) const {
+// Of the rows from `first` on, which begins a group of quantised rows.
+LinearArgs Plan::linear_args(const NgOp& op, int64_t first) const {
   const Value& in = values_[static_cast<size_t>(op.in)];
   const Value out = value(op.out);
   LinearArgs args{matrix_of(op), in.x, in.columns, in.rows, out.x, out.columns, nullptr, 0};
+  if (first > 0 && in.quantized) {
+    const int64_t blocks = first * in.rows.blocks;
+    args.quantized.values += blocks * kBlockValues;
+    args.quantized.scales += blocks;
+    args.quantized.sums += blocks;
+    args.quantized.scaled_sums += blocks;
+  } else if (first > 0) {
+    args.x += first * in.columns;
+  }
   if (op.residual >= 0) {
     const Value& residual = values_[static_cast<size_t>(op.residual)];
     args.residual = residual.x;
@@ -322,18 +382,39 @@ void Plan::angles(int64_t begin, int64_t end) {
   }
 }
 
-void Plan::draw(int64_t begin, int64_t end, int worker) {
-  const float* logits = step_->logits ? step_->logits : values_[static_cast<size_t>(logits_)].x;
-  for (int64_t row = begin; row < end; ++row) {
-    const float* at = logits + row * vocabulary_;
-    if (step_->temperatures[row] == 0.0f) {
-      float largest;
-      kernels_.argmax(at, vocabulary_, &largest, step_->drawn + row);
-    } else {
-      step_->drawn[row] = kernels_.draw(at, vocabulary_, step_->temperatures[row], step_->top_k[row], step_->top_p[row],
-                                        uniform(step_->seeds[row], step_->draw_positions[row]),
-                                        scratch_[static_cast<size_t>(worker)].data());
+void Plan::hidden(const NgOp& op, int64_t begin, int64_t end) const {
+  NormArgs args = norm_args(op);
+  args.x += step_->head_rows * args.x_stride;
+  args.y = step_->hidden;
+  kernels_.rms_norm(args, begin, end);
+}
+
+// Rows [begin, end) of the group of logit rows that starts at `first`.
+void Plan::draw(int64_t first, int64_t begin, int64_t end, int worker) {
+  float* logits = step_->logits ? step_->logits : values_[static_cast<size_t>(logits_)].x;
+  float* scratch = scratch_[static_cast<size_t>(worker)].data();
+  float* before = shaped_[static_cast<size_t>(worker)].data();
+  for (int64_t i = begin; i < end; ++i) {
+    float* at = logits + i * vocabulary_;
+    const int64_t row = first + i;
+    if (row < step_->drawn_rows) {
+      const int32_t shaping = step_->shaping_of ? step_->shaping_of[row] : -1;
+      if (shaping >= 0) shape(step_->shapings[shaping], at, vocabulary_, before);
+      if (step_->temperatures[row] == 0.0f) {
+        float largest;
+        kernels_.argmax(at, vocabulary_, &largest, step_->drawn + row);
+      } else {
+        step_->drawn[row] = kernels_.draw(at, vocabulary_, step_->temperatures[row], step_->top_k[row],
+                                          step_->top_p[row], step_->min_p ? step_->min_p[row] : 0.0f,
+                                          uniform(step_->seeds[row], step_->draw_positions[row]), scratch);
+      }
+      if (shaping >= 0) unshape(step_->shapings[shaping], at, vocabulary_, before);
     }
+    const int32_t tops = step_->tops ? step_->tops[row] : -1;
+    if (tops < 0) continue;
+    const int64_t place = row * step_->top_stride;
+    kernels_.score(at, vocabulary_, step_->drawn[row], tops, step_->logprobs + row, step_->ranks + row,
+                   step_->top_ids + place, step_->top_logprobs + place, scratch);
   }
 }
 

@@ -43,6 +43,17 @@ struct NgGroup {
   uint8_t* records;
 };
 
+// What a row's logits go through before it is drawn from (`Shaping` in ops/draws.py).
+struct NgShaping {
+  const int32_t* bias_ids;
+  const float* bias;
+  const int32_t* banned_ids;
+  const int32_t* seen_ids;
+  const int32_t* seen_counts;
+  int64_t biases, banned, seen;
+  float repetition, frequency, presence;
+};
+
 struct NgStep {
   int64_t tokens, slices, logit_rows;
   const int32_t* token_ids;
@@ -58,7 +69,19 @@ struct NgStep {
   const float* top_p;
   const uint64_t* seeds;
   const int64_t* draw_positions;
-  int32_t* drawn;                    // [N]
+  int32_t* drawn;                    // [head rows]; behind the drawn ones: given, to be scored
+  // The first of the N logit rows are drawn from, the next scored, of the others the hidden state is wanted.
+  int64_t drawn_rows, head_rows;
+  const float* min_p;                // [drawn rows]; null: 0 for all
+  const NgShaping* shapings;
+  const int32_t* shaping_of;         // [drawn rows] index into `shapings`, -1: none; null: none for all
+  const int32_t* tops;               // [head rows] likeliest wanted, -1: not scored; null: none is
+  int64_t top_stride;
+  float* logprobs;                   // [head rows], and so the next ones
+  int32_t* ranks;
+  int32_t* top_ids;                  // [head rows][top_stride]
+  float* top_logprobs;
+  float* hidden;                     // [N - head rows][columns of the head]
 };
 
 }  // extern "C"
@@ -72,7 +95,8 @@ class Plan final : public Program {
   // Memory for one value: [tokens or logit rows, at most `capacity`][columns].
   int add_value(int64_t capacity, int64_t columns, bool quantized, bool logit_rows);
   void add(const NgOp& op);
-  // `logits`: the value that draws read.
+  // `logits`: the value that draws read, the last operation's result. If that is a linear layer, a
+  // step may have more rows than the value: they are computed, drawn from and scored group by group.
   void finish(int logits);
 
   // False, and nothing done, if a token id is outside the vocabulary.
@@ -83,13 +107,13 @@ class Plan final : public Program {
   std::vector<std::pair<int, int64_t>> timings(bool empty);
   void time_phases(bool on) { timed_ = on; }
 
-  int phases() const override { return static_cast<int>(phases_.size()); }
+  int phases() const override { return static_cast<int>(phases_.size()) + 2 * (row_groups_ - 1); }
   int chunks(int phase) override;
   void execute(int phase, int chunk, int worker) override;
   void finished(int phase) override;
 
  private:
-  enum class Part : int32_t { kAngles = -1, kMain = 0, kStore = 1, kAttend = 2, kMerge = 3, kDraw = -2 };
+  enum class Part : int32_t { kAngles = -1, kMain = 0, kStore = 1, kAttend = 2, kMerge = 3, kHidden = 4, kDraw = -2 };
   struct Phase {
     Part part;
     int op;                       // index into ops_, or -1
@@ -98,7 +122,7 @@ class Plan final : public Program {
     int64_t nanoseconds;
   };
   struct Value {
-    int64_t columns;
+    int64_t capacity, columns;  // rows, features
     bool quantized, logit_rows;
     float* x;
     QuantizedRows rows;
@@ -117,13 +141,20 @@ class Plan final : public Program {
   T* allocate(int64_t count);
   int64_t rows_of(const Value& value) const { return value.logit_rows ? step_->logit_rows : step_->tokens; }
   Value value(int id) const;
-  LinearArgs linear_args(const NgOp& op) const;
+  bool is_head(const NgOp& op) const { return linear_head_ && &op == &ops_.back(); }
+  LinearArgs linear_args(const NgOp& op, int64_t first_row) const;
   NormArgs norm_args(const NgOp& op) const;
   AttentionArgs attention_args(const NgOp& op) const;
   int divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products);
   int divide_rows(Phase& phase, int64_t rows, int64_t row_work);
+  // The last two phases, head and draw, return for every further group of rows.
+  int first_of_group() const { return static_cast<int>(phases_.size()) - 2; }
+  Phase& phase(int index);
+  int64_t first_row_of(int index) const;
+  int64_t head_rows_from(int64_t first) const;
+  void hidden(const NgOp& op, int64_t begin, int64_t end) const;
   void angles(int64_t begin, int64_t end);
-  void draw(int64_t begin, int64_t end, int worker);
+  void draw(int64_t first, int64_t begin, int64_t end, int worker);
 
   Pool& pool_;
   const Kernels& kernels_;
@@ -135,10 +166,14 @@ class Plan final : public Program {
   std::vector<Group> groups_;
   std::vector<std::unique_ptr<void, Free>> memory_;
   std::vector<std::vector<float>> scratch_;  // per worker
+  std::vector<std::vector<float>> shaped_;   // per worker: logits as they were before they were shaped
   std::vector<float> partials_;
   std::vector<int32_t> slice_of_;
   float *cosines_, *sines_;
   int logits_ = -1;
+  bool linear_head_ = false;
+  int row_groups_ = 1;          // of this step
+  int64_t group_rows_ = 0;
   int64_t token_limit_ = 0;  // rows of the embedding
   const NgStep* step_ = nullptr;
   bool timed_ = false;

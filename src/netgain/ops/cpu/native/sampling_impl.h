@@ -325,6 +325,16 @@ inline Kept keep_likeliest(const float* logits, int64_t count, int32_t top_k, fl
   return {boundary.value, next_larger(boundary.value), end_of_ties(logits, count, boundary.value, boundary.ties)};
 }
 
+// Of the kept those whose probability is at least `min_p` of the likeliest's.
+inline Kept keep_likely(const Kept& kept, float min_p, float temperature, float largest) {
+  const double depth = static_cast<double>(temperature) * __builtin_log(static_cast<double>(min_p));
+  const double bound = static_cast<double>(largest) + depth;
+  if (!(bound > -static_cast<double>(kLargestFinite))) return kept;
+  auto least = static_cast<float>(bound);
+  if (static_cast<double>(least) < bound) least = next_larger(least);
+  return least > kept.value ? Kept{least, least, 0} : kept;
+}
+
 // Sum of the kept tokens' weights from `begin` to `end`, which is `count` or a multiple of kLanes.
 inline double mass_of(const float* logits, int64_t begin, int64_t end, const Kept& kept,
                       const Probabilities& probabilities) {
@@ -363,11 +373,12 @@ inline int32_t token_at(const float* logits, int64_t begin, int64_t end, const K
 }
 
 // Order: logits / temperature, the `top_k` largest (0: all), of these the likeliest until their
-// probability reaches `top_p`; equal logits in the order of their ids. Of the kept tokens, in the
-// order of their ids, the first whose cumulative probability exceeds `uniform`.
+// probability reaches `top_p`, of these the ones at least `min_p` times as likely as the likeliest (0:
+// all); equal logits in the order of their ids. Of the kept tokens, in the order of their ids, the
+// first whose cumulative probability exceeds `uniform`.
 // NaN is taken for -infinity. If the largest logit is infinite, the first that has it is drawn.
-int32_t draw(const float* logits, int64_t count, float temperature, int32_t top_k, float top_p, double uniform,
-             float* scratch) {
+int32_t draw(const float* logits, int64_t count, float temperature, int32_t top_k, float top_p, float min_p,
+             double uniform, float* scratch) {
   float largest;
   int32_t likeliest;
   argmax(logits, count, &largest, &likeliest);
@@ -376,7 +387,8 @@ int32_t draw(const float* logits, int64_t count, float temperature, int32_t top_
   // Finite, so that 0 times it is 0.
   const Probabilities probabilities = {largest, steepness < kInfinity ? steepness : kLargestFinite};
   const bool limited = (top_k > 0 && top_k < count) || top_p < 1.0f;
-  const Kept kept = limited ? keep_likeliest(logits, count, top_k, top_p, probabilities, scratch) : keep_all(count);
+  Kept kept = limited ? keep_likeliest(logits, count, top_k, top_p, probabilities, scratch) : keep_all(count);
+  if (min_p > 0.0f) kept = keep_likely(kept, min_p, temperature, largest);
 
   constexpr int64_t most_chunks = 1024, least_tokens = 256;
   double masses[most_chunks];
@@ -401,6 +413,70 @@ int32_t draw(const float* logits, int64_t count, float temperature, int32_t top_
   }
   return token_at(logits, chosen * chunk, smaller((chosen + 1) * chunk, count), kept, probabilities, before_chosen,
                   target);
+}
+
+// How many logits come before the token's: larger ones, and equal ones of lower id.
+inline int64_t count_before(const float* logits, int64_t count, int32_t token) {
+  const float own = logits[token];
+  if (own != own) return count - 1;
+  const F value = set1(own);
+  int64_t before = 0;
+  for (int64_t at = 0; at < count; at += kLanes) {
+    const F x = load_logits(logits, at, count);
+    before += __builtin_popcount(bits(greater(x, value)));
+    if (at >= token) continue;
+    uint32_t equals = bits(equal(x, value));
+    if (token - at < kLanes) equals &= (1u << (token - at)) - 1u;
+    before += __builtin_popcount(equals);
+  }
+  return before;
+}
+
+// The ids of the `tops` largest, the largest first, of equal ones the lowest id; how many there are.
+inline int32_t largest_ids(const float* logits, int64_t count, int32_t tops, int32_t* ids, float* scratch) {
+  Boundary boundary = find_boundary(logits, count, tops, Ones{}, scratch);
+  const F bound = set1(boundary.value);
+  int32_t found = 0;
+  for (int64_t at = 0; at < count; at += kLanes) {
+    // What fills up the last vector may seem to reach a bound of -infinity.
+    uint32_t reach = bits(greater_equal(load_logits(logits, at, count), bound));
+    for (; reach; reach &= reach - 1) {
+      const int64_t id = at + __builtin_ctz(reach);
+      if (id >= count) break;
+      if (logits[id] == boundary.value && boundary.ties-- <= 0) continue;
+      if (found == tops) break;
+      int32_t place = found++;
+      for (; place > 0 && logits[ids[place - 1]] < logits[id]; --place) ids[place] = ids[place - 1];
+      ids[place] = static_cast<int32_t>(id);
+    }
+  }
+  return found;
+}
+
+// Log-probability and rank of a token, and the `tops` likeliest with theirs; places that a small
+// vocabulary leaves over get id -1. NaN is taken for -infinity. If the largest logit is infinite,
+// tokens that have it count as certain.
+void score(const float* logits, int64_t count, int32_t token, int32_t tops, float* logprob, int32_t* rank,
+           int32_t* top_ids, float* top_logprobs, float* scratch) {
+  float largest;
+  int32_t likeliest;
+  argmax(logits, count, &largest, &likeliest);
+  const bool finite = largest < kInfinity && largest > -kInfinity;
+  const Probabilities probabilities = {largest, 1.44269504088896341f};  // 1 / ln 2
+  const double log_sum = finite ? __builtin_log(sum_of_weights(logits, count, probabilities)) : 0.0;
+  const auto log_of = [&](float logit) {
+    if (!finite) return logit == largest ? 0.0f : -kInfinity;
+    if (!(logit > -kInfinity)) return -kInfinity;
+    return static_cast<float>(static_cast<double>(logit) - static_cast<double>(largest) - log_sum);
+  };
+  *logprob = log_of(logits[token]);
+  *rank = static_cast<int32_t>(count_before(logits, count, token) + 1);
+  if (tops <= 0) return;
+  const int32_t found = largest_ids(logits, count, tops, top_ids, scratch);
+  for (int32_t i = 0; i < tops; ++i) {
+    if (i >= found) top_ids[i] = -1;
+    top_logprobs[i] = i < found ? log_of(logits[top_ids[i]]) : -kInfinity;
+  }
 }
 
 }  // namespace
