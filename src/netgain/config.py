@@ -119,7 +119,8 @@ class ServerSettings(_Section):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    served_model_name: str | None = None
+    served_model_name: tuple[Annotated[str, Field(min_length=1, max_length=512)], ...] = ()
+    """What clients may call the model; default: what it was started as."""
     api_key: str | None = Field(default=None, min_length=1)
     max_queue: int = Field(default=256, ge=0)
     """Requests that may wait in the engine; one more is answered 429 with Retry-After."""
@@ -128,6 +129,11 @@ class ServerSettings(_Section):
     ledger_history: int = Field(default=4096, ge=0, le=1 << 20)
     """Ended requests whose ledger `/v1/requests/{id}/ledger` still answers."""
     max_body_bytes: Bytes = 8 << 20
+    """A larger request body is answered 413."""
+    cors_origins: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Origins whose web pages may read answers; `*` is all of them."""
+    log_requests: bool = False
+    """One line for each ended request: ids, reason and token counts, never text."""
     shutdown_grace_s: float = Field(default=10.0, ge=0, le=3600)
     """How long requests in flight may go on once the server was told to stop."""
 
@@ -147,6 +153,8 @@ _NAMES_OUTSIDE: Final = {
     "dtype": "kv_dtype",
     "step_time_target_s": "step_time_target",
     "request_timeout_s": "request_timeout",
+    "max_body_bytes": "max_body",
+    "cors_origins": "cors_origin",
     "shutdown_grace_s": "shutdown_grace",
 }
 """What options and arguments call a field that carries its unit here."""

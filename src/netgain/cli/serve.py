@@ -26,7 +26,10 @@ def serve(
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
     ] = _SERVER.port,
     served_model_name: Annotated[
-        str | None, typer.Option(help="The name clients ask for.", show_default="the model's")
+        list[str] | None,
+        typer.Option(
+            help="The name clients ask for; may be given several times.", show_default="the model's"
+        ),
     ] = None,
     max_model_len: options.MaxModelLen = None,
     max_num_seqs: Annotated[
@@ -56,6 +59,20 @@ def serve(
         str | None,
         typer.Option(envvar="NETGAIN_API_KEY", help="Clients must send it as a bearer token."),
     ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A web page's origin that may read answers; may be given several times, * is all.",
+            show_default="none",
+        ),
+    ] = None,
+    max_body: Annotated[
+        str, typer.Option(help="Largest request body, for example 8MiB; more is answered 413.")
+    ] = "8MiB",
+    log_requests: Annotated[
+        bool,
+        typer.Option("--log-requests", help="A line for each ended request; never its text."),
+    ] = _SERVER.log_requests,
     max_queue: Annotated[
         int, typer.Option(help="Requests that may wait; one more is answered 429.")
     ] = _SERVER.max_queue,
@@ -105,8 +122,11 @@ def serve(
             "server": {
                 "host": host,
                 "port": port,
-                "served_model_name": served_model_name,
+                "served_model_name": tuple(served_model_name or ()),
                 "api_key": api_key,
+                "cors_origins": tuple(cors_origin or ()),
+                "max_body_bytes": max_body,
+                "log_requests": log_requests,
                 "max_queue": max_queue,
                 "request_timeout_s": request_timeout,
                 "shutdown_grace_s": shutdown_grace,
@@ -152,15 +172,19 @@ def _run(
 
     from netgain.cli.report import engine_line
     from netgain.server.listen import url_of
+    from netgain.server.model_names import ModelNames
+    from netgain.server.request_log import log_requests
     from netgain.server.run import ServerRun
 
+    if settings.server.log_requests:
+        log_requests()
     url = url_of(listener)
-    name = settings.server.served_model_name or settings.engine.model.model
-    typer.echo(f"loading {name}")
+    names = ModelNames(settings.server.served_model_name or (settings.engine.model.model,))
+    typer.echo(f"loading {names.all[0]}")
     run = ServerRun(
         settings,
         model_path,
-        name,
+        names,
         listener,
         directory,
         spawn,

@@ -23,10 +23,11 @@ from netgain.ledger.counters import EngineCounters
 from netgain.models.chat_template_source import load_chat_template
 from netgain.models.gguf_file import read_header
 from netgain.models.tokenizer_source import load_tokenizer
-from netgain.server.app import Api, build_app
+from netgain.server.app import build_app
 from netgain.server.frontend import Frontend
 from netgain.server.ledger_book import LedgerBook
 from netgain.server.metrics import ServerMetrics
+from netgain.server.model_names import ModelNames
 from netgain.server.model_text import ModelText
 from netgain.server.socket_timing import TimedHttpProtocol
 
@@ -85,7 +86,7 @@ class ServerRun:
         self,
         settings: Settings,
         model_path: Path,
-        model_name: str,
+        names: ModelNames,
         listener: socket.socket,
         directory: PrivateDirectory,
         spawn: Callable[[str], EngineProcess],
@@ -96,7 +97,7 @@ class ServerRun:
     ) -> None:
         self._settings = settings
         self._model_path = model_path
-        self._model_name = model_name
+        self._names = names
         self._listener = listener
         self._directory = directory
         self._spawn = spawn
@@ -138,7 +139,7 @@ class ServerRun:
             max_queue=settings.max_queue,
         )
         config = uvicorn.Config(
-            build_app(Api(frontend, self._metrics, settings, self._model_name)),
+            build_app(frontend, self._metrics, settings, self._names),
             http=TimedHttpProtocol,
             ws="none",
             lifespan="off",

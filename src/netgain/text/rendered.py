@@ -15,7 +15,7 @@ from netgain.text.chat_template import ChatTemplate
 
 @dataclass(frozen=True, slots=True)
 class RenderedChat:
-    """A rendered prompt; `quoted` maps each mark in `text` to the token's spelling it stands for."""
+    """A rendered prompt; `quoted` maps marks in `text` to spellings of tokens."""
 
     text: str
     quoted: Mapping[str, str] = field(default_factory=dict)
@@ -32,9 +32,7 @@ def render_quoted(
 
     A mark holds a random part, so no message can contain one. Raises as `ChatTemplate.render`.
     """
-    texts = [
-        value for message in messages for value in message.values() if isinstance(value, str)
-    ]
+    texts = [value for message in messages for value in message.values() if isinstance(value, str)]
     used = sorted(
         (token for token in control_tokens if any(token in text for text in texts)),
         key=len,

@@ -1,6 +1,7 @@
 """Text to token ids and back, over the `tokenizers` library."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
@@ -33,6 +34,8 @@ def _byte_of_char() -> dict[str, int]:
     stand_ins = {chr(256 + index): byte for index, byte in enumerate(rest)}
     return {chr(byte): byte for byte in printable} | stand_ins
 
+
+_BYTE_TOKEN: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 BYTE_OF_CHAR: Final = _byte_of_char()
 """The byte each character of a byte-level vocabulary stands for."""
@@ -208,6 +211,31 @@ class Tokenizer:
             found = _bytes_of(self.token(id_) or "")
             self._bytes[id_] = found
         return found
+
+    def byte_of(self, id_: int) -> bytes | None:
+        """The one byte that a byte-fallback token (`<0xE2>`) stands for; None for all others."""
+        if not self.has_byte_fallback:
+            return None
+        found = _BYTE_TOKEN.fullmatch(self.token(id_) or "")
+        return None if found is None else bytes([int(found[1], 16)])
+
+    def text_within(self, id_: int) -> str:
+        """The text of one token as it reads inside a text, not at its beginning.
+
+        Some decoders drop a space at the beginning; between two other tokens they do not.
+        """
+        neighbour = self._neighbour
+        if neighbour is None:
+            return self.decode((id_,), skip_special_tokens=False)
+        before = self.decode((neighbour,), skip_special_tokens=False)
+        both = self.decode((neighbour, id_), skip_special_tokens=False)
+        return both.removeprefix(before)
+
+    @cached_property
+    def _neighbour(self) -> int | None:
+        """Some ordinary token that has a text."""
+        ordinary = (id_ for id_ in range(self.vocab_size) if id_ not in self.special_ids)
+        return next((id_ for id_ in ordinary if self.decode((id_,)).isalnum()), None)
 
     @cached_property
     def _literal(self) -> LiteralFront:
