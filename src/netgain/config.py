@@ -166,7 +166,8 @@ def checked(section: type[AnySection], values: Mapping[str, object]) -> AnySecti
         return section.model_validate(values)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        field = str(fault["loc"][-1]) if fault["loc"] else "settings"
+        names = [part for part in fault["loc"] if isinstance(part, str)]
+        field = names[-1] if names else "settings"
         where = _NAMES_OUTSIDE.get(field, field)
         raise ConfigurationError(
             f"{where}: {fault['msg'].removeprefix('Value error, ')}"
