@@ -1,9 +1,6 @@
 """Drawn tokens follow the stated distribution, and nothing but the row's own seed and place."""
 
 import math
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -11,96 +8,30 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from tests.backends import backend, backends
-from tests.ops.probes import NO_ROTATION, matrix
+from tests.ops.probes import matrix
+from tests.ops.sampling_rig import (
+    DRAWS,
+    LOGITS,
+    How,
+    LogitsProbe,
+    Row,
+    assert_follows,
+    draw,
+    draws_of,
+    exact_distribution,
+    sample,
+)
 from tests.paged import flat_inputs
 
 from netgain.kv.geometry import KVGroup
 from netgain.ops.backend import Backend
-from netgain.ops.draws import Draws, uniform
-from netgain.ops.interface import StepOps, Value
+from netgain.ops.draws import uniform
 from netgain.ops.torch_sampling import draw as torch_draw
-from netgain.ops.weights import LinearWeight
-
-DRAWS: Final = 6000
-LOGITS: Final = [2.0, -1.0, 0.5, 1.9, 0.0, -3.0, 1.0, 0.4, -0.2, 2.2]
 
 
 @pytest.fixture(scope="module", params=backends())
 def ops(request: pytest.FixtureRequest) -> Backend:
     return backend(request.param)
-
-
-@dataclass(frozen=True)
-class LogitsProbe:
-    """A "model" whose logits are the table's rows."""
-
-    table: LinearWeight
-    inverse_frequencies: NDArray[np.float32] = field(default_factory=lambda: NO_ROTATION)
-
-    def forward(self, ops: StepOps[Value]) -> Value:
-        return ops.logit_rows(ops.embedding(self.table))
-
-
-@dataclass(frozen=True)
-class How:
-    """How to draw one row."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-
-
-@dataclass(frozen=True)
-class Row:
-    how: How
-    seed: int
-    position: int
-
-
-def sample(ops: Backend, logits_NV: NDArray[np.float32], rows: Sequence[Row]) -> list[int]:
-    """One token per row of logits."""
-    count = len(rows)
-    probe = LogitsProbe(matrix(ops, logits_NV, embedding=True))
-    blocks = -(-count // 16) + 1
-    group = KVGroup("full", (0,), 1, 16, 16, ops.traits.kv_dtype)
-    runner = ops.runner(probe, [group], blocks, count, count)
-    ids = [index % len(logits_NV) for index in range(count)]
-    inputs = flat_inputs(ids, [(0, count)], [list(range(1, blocks))], range(count))
-    return runner.run(inputs, draws_of(rows))
-
-
-def draws_of(rows: Sequence[Row]) -> Draws:
-    return Draws(
-        np.array([row.how.temperature for row in rows], np.float32),
-        np.array([row.how.top_k for row in rows], np.int32),
-        np.array([row.how.top_p for row in rows], np.float32),
-        np.array([row.seed % (1 << 64) for row in rows], np.uint64),
-        np.array([row.position for row in rows], np.int64),
-    )
-
-
-def draw(
-    ops: Backend, logits: Sequence[float] | NDArray[np.float32], how: How, count: int, seed: int
-) -> Counter[int]:
-    rows = [Row(how, seed, position) for position in range(count)]
-    return Counter(sample(ops, np.array([logits], np.float32), rows))
-
-
-def exact_distribution(logits: Sequence[float], how: How) -> list[float]:
-    """Temperature, then top_k, then top_p, one plain loop each; of equals the lower id first."""
-    order = sorted(range(len(logits)), key=lambda token: -logits[token])
-    if how.top_k > 0:
-        order = order[: how.top_k]
-    weights = {token: math.exp(logits[token] / how.temperature) for token in order}
-    total = sum(weights.values())
-    kept: dict[int, float] = {}
-    reached = 0.0
-    for token in order:
-        if reached >= how.top_p:
-            break
-        kept[token] = weights[token] / total
-        reached += kept[token]
-    return [kept.get(token, 0.0) / sum(kept.values()) for token in range(len(logits))]
 
 
 @pytest.mark.parametrize(
@@ -114,22 +45,15 @@ def exact_distribution(logits: Sequence[float], how: How) -> list[float]:
         How(top_p=0.3),
         How(temperature=1.5, top_k=6, top_p=0.8),
         How(top_k=10**6, top_p=0.999),
+        How(min_p=0.2),
+        How(min_p=0.2, temperature=2.0),
+        How(temperature=1.5, top_k=8, top_p=0.95, min_p=0.25),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("seed", [0, 12345])
 def test_draws_follow_the_exact_distribution(ops: Backend, how: How, seed: int) -> None:
-    exact = exact_distribution(LOGITS, how)
-    drawn = draw(ops, LOGITS, how, DRAWS, seed)
-    assert {token for token in drawn if not exact[token]} == set()
-    possible = [token for token in range(len(exact)) if exact[token]]
-    chi_square = sum(
-        (drawn[token] - DRAWS * exact[token]) ** 2 / (DRAWS * exact[token]) for token in possible
-    )
-    freedom = len(possible) - 1
-    # Wilson and Hilferty's approximation of the 99.99 % point.
-    limit = freedom * (1 - 2 / (9 * freedom) + 3.72 * math.sqrt(2 / (9 * freedom))) ** 3
-    assert chi_square < limit
+    assert_follows(draw(ops, LOGITS, how, DRAWS, seed), exact_distribution(LOGITS, how))
 
 
 HOWS: Final = (
@@ -140,6 +64,8 @@ HOWS: Final = (
     How(top_p=0.9999),
     How(temperature=0.7, top_k=50, top_p=0.95),
     How(top_k=2000, top_p=0.999),
+    How(min_p=0.05),
+    How(temperature=0.7, top_k=50, top_p=0.95, min_p=0.1),
 )
 
 

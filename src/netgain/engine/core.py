@@ -173,7 +173,7 @@ class EngineCore:
             limit = min(limit, prompt + sampling.max_tokens)
         stop_ids = frozenset(sampling.stop_token_ids)
         seed = self._draw_seed() if sampling.seed is None else sampling.seed
-        scores_prompt = sampling.prompt_logprobs is not None
+        scores_prompt = sampling.prompt_logprobs is not None and not arrived.pooling
         request = Request(
             id=arrived.id,
             tokens=list(arrived.prompt_ids),
@@ -189,6 +189,7 @@ class EngineCore:
             remote_tokens=remote_tokens,
             prompt_logprobs=[None] * prompt if scores_prompt else None,
             waits_for=arrived.waits_for,
+            pooling=arrived.pooling,
         )
         self._requests[request.id] = request
         self._accountant.counters.requests_arrived += 1
@@ -267,6 +268,7 @@ class EngineCore:
             request.error,
             logprobs,
             prompt_logprobs,
+            request.embedding,
         )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from netgain.engine.messages import RequestId
 from netgain.engine.sampling_state import SamplingState
-from netgain.engine.step import NewRequest, Slice, Step
+from netgain.engine.step import NewRequest, PromptEmbedding, Slice, Step
 from netgain.ops.draws import Draws
 from netgain.ops.scores import Wanted
 from netgain.ops.step_inputs import GroupInputs, StepInputs
@@ -23,8 +23,8 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredPrompt:
-    """Prompt tokens of one slice that are scored, from position `first` on."""
+class PromptRows:
+    """Positions of one request's prompt, from `first` on, of which something is wanted."""
 
     request_id: RequestId
     first: int
@@ -35,14 +35,16 @@ class ScoredPrompt:
 class StepArrays:
     """One step as its backend takes it. `places_N`: whose token each draw is.
 
-    `wanted`: what to score, None for nothing; behind the draws come the rows of `prompts`.
+    `wanted`: what else is wanted, None for nothing. Behind the draws then come the rows that say
+    how likely the tokens of `scored` were, and behind these the rows of `pooled`.
     """
 
     inputs: StepInputs
     draws: Draws
     places_N: NDArray[np.intp]
     wanted: Wanted | None = None
-    prompts: tuple[ScoredPrompt, ...] = ()
+    scored: tuple[PromptRows, ...] = ()
+    pooled: tuple[PromptRows, ...] = ()
 
 
 class DeviceState:
@@ -123,7 +125,7 @@ class DeviceState:
             places_N,
         )
         if self._sampling:
-            arrays = self._add_scores(self._shaped(arrays), slices, places, ends)
+            arrays = self._add_rows(self._shaped(arrays), slices, places, ends)
         return arrays
 
     def append(self, arrays: StepArrays, tokens: Sequence[int]) -> None:
@@ -153,41 +155,60 @@ class DeviceState:
             return arrays
         return replace(arrays, draws=replace(draws, min_p_N=min_p_N, shapings=tuple(shapings)))
 
-    def _add_scores(
+    def pool(self, arrays: StepArrays, hidden_HE: NDArray[np.float32]) -> list[PromptEmbedding]:
+        """Takes the hidden states of the step's pooled rows; the embeddings that they complete."""
+        made: list[PromptEmbedding] = []
+        row = 0
+        for rows in arrays.pooled:
+            state = self._sampling[self._places[rows.request_id]]
+            vector = state.pool(hidden_HE[row : row + rows.count], rows.first + rows.count)
+            if vector is not None:
+                made.append(PromptEmbedding(rows.request_id, vector))
+            row += rows.count
+        return made
+
+    def _add_rows(
         self, arrays: StepArrays, slices: Sequence[Slice], places: list[int], ends: list[int]
     ) -> StepArrays:
-        """With the rows and targets of those who want log-probabilities."""
-        states = [self._sampling.get(place) for place in places]
-        tops = [
-            -1 if state is None else state.tops
-            for state, piece in zip(states, slices, strict=True)
-            if piece.sample
-        ]
-        rows = [arrays.inputs.logit_rows_N]
+        """With the rows and targets of those who want log-probabilities or an embedding."""
+        tops: list[int] = []
+        prompt_tops: list[int] = []
         targets: list[NDArray[np.int32]] = []
-        prompts: list[ScoredPrompt] = []
-        for state, piece, place, end in zip(states, slices, places, ends, strict=True):
-            if state is None or state.prompt_tops < 0:
+        scored: list[PromptRows] = []
+        pooled: list[PromptRows] = []
+        scored_rows: list[NDArray[np.int32]] = []
+        pooled_rows: list[NDArray[np.int32]] = []
+        for piece, place, end in zip(slices, places, ends, strict=True):
+            state = self._sampling.get(place)
+            if piece.sample:
+                tops.append(-1 if state is None else state.tops)
+            if state is None:
                 continue
+            first_row = end - piece.count
+            if state.pooling:
+                pooled.append(PromptRows(piece.request_id, piece.start, piece.count))
+                pooled_rows.append(np.arange(first_row, end, dtype=np.int32))
             # The row of a position says how likely the next one's token was.
             count = min(piece.start + piece.count, state.prompt_tokens - 1) - piece.start
-            if count <= 0:
+            if state.prompt_tops < 0 or count <= 0:
                 continue
-            first_row, first = end - piece.count, piece.start + 1
-            rows.append(np.arange(first_row, first_row + count, dtype=np.int32))
+            first = piece.start + 1
+            scored.append(PromptRows(piece.request_id, first, count))
+            scored_rows.append(np.arange(first_row, first_row + count, dtype=np.int32))
             targets.append(self._tokens_PT[place, first : first + count])
-            prompts.append(ScoredPrompt(piece.request_id, first, count))
-            tops.extend([state.prompt_tops] * count)
-        if not any(top >= 0 for top in tops):
+            prompt_tops.extend([state.prompt_tops] * count)
+        if not scored and not pooled and max(tops, default=-1) < 0:
             return arrays
+        rows_N = np.concatenate([arrays.inputs.logit_rows_N, *scored_rows, *pooled_rows])
         return replace(
             arrays,
-            inputs=replace(arrays.inputs, logit_rows_N=np.concatenate(rows)),
+            inputs=replace(arrays.inputs, logit_rows_N=rows_N),
             wanted=Wanted(
-                np.array(tops, np.int32),
-                np.concatenate(targets) if targets else np.empty(0, np.int32),
+                np.array(tops + prompt_tops, np.int32),
+                np.concatenate([np.empty(0, np.int32), *targets]),
             ),
-            prompts=tuple(prompts),
+            scored=tuple(scored),
+            pooled=tuple(pooled),
         )
 
     def _tables(
@@ -222,5 +243,5 @@ class DeviceState:
         self._top_p_P[place] = sampling.top_p
         self._seeds_P[place] = new.seed % (1 << 64)
         self._min_p_P[place] = sampling.min_p
-        if not sampling.plain:
+        if new.pooling or not sampling.plain:
             self._sampling[place] = SamplingState(new)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
+import msgspec
+
 from netgain.config import (
     EngineSettings,
     KVSettings,
@@ -64,6 +66,15 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class Embedding:
+    """A prompt's embedding: a vector of length 1 (see `RequestOutput.embedding`)."""
+
+    prompt_token_ids: tuple[int, ...]
+    vector: tuple[float, ...]
+    ledger: LedgerJSON
+
+
+@dataclass(frozen=True, slots=True)
 class CompletionDelta:
     """New text of a streamed answer; the last one carries the whole answer."""
 
@@ -84,6 +95,7 @@ class _Pending:
         self.logprobs: list[TokenLogprob] = []
         self.prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
         self.pieces: list[str] = []
+        self.embedding: tuple[float, ...] | None = None
         self.first_token_ns: int | None = None
         self.stopped = False
         self.completion: Completion | None = None
@@ -196,6 +208,20 @@ class LLM:
             for prompt, one in zip(listed, params, strict=True)
             for sample in self._samples(prompt, one, n)
         ]
+        return [_answer(pending) for pending in self._serve(arrivals)]
+
+    def embed(self, prompts: Prompt | Sequence[Prompt]) -> list[Embedding]:
+        """Embeds all prompts (texts, or token ids), batched together; in the order given.
+
+        Raises `InvalidRequestError` before anything runs if one cannot be served.
+        """
+        arrivals: list[tuple[EngineRequest, _Pending]] = []
+        for prompt in _listed(prompts):
+            request, pending = self._prepare(prompt, SamplingParams())
+            arrivals.append((msgspec.structs.replace(request, pooling=True), pending))
+        return [_embedding(pending) for pending in self._serve(arrivals)]
+
+    def _serve(self, arrivals: Sequence[tuple[EngineRequest, _Pending]]) -> list[_Pending]:
         ids = [request.id for request, _ in arrivals]
         for request, pending in arrivals:
             self._pending[request.id] = pending
@@ -206,7 +232,7 @@ class LLM:
         except BaseException:
             self._abandon(ids)
             raise
-        return [_answer(self._pending.pop(request_id)) for request_id in ids]
+        return [self._pending.pop(request_id) for request_id in ids]
 
     def stream(
         self, prompt: Prompt, sampling_params: SamplingParams | None = None
@@ -391,6 +417,7 @@ class LLM:
             # Whoever waits for this request is told; others take part in the same turn.
             pending.error = output.error or "no reason given"
             return
+        pending.embedding = output.embedding
         ledger = pending.ledger
         if output.ledger is not None:
             ledger.adopt(output.ledger)
@@ -412,6 +439,12 @@ class LLM:
 def _answer(pending: _Pending) -> Completion:
     assert pending.completion is not None
     return pending.completion
+
+
+def _embedding(pending: _Pending) -> Embedding:
+    assert pending.completion is not None
+    assert pending.embedding is not None
+    return Embedding(pending.prompt_ids, pending.embedding, pending.completion.ledger)
 
 
 def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:

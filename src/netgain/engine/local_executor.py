@@ -3,18 +3,28 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Final
 
 from netgain.engine.clock import Clock
 from netgain.engine.device_state import DeviceState, StepArrays
 from netgain.engine.events import Event, StepDone
 from netgain.engine.messages import RequestId
-from netgain.engine.step import Slice, Step, StepId, StepResult
+from netgain.engine.step import PromptEmbedding, Slice, Step, StepId, StepResult
 from netgain.engine.token_logprobs import with_logprobs
 from netgain.ops.backend import StepRunner
 from netgain.ops.scores import Scores
 
 _log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _More:
+    """What a step brought beside tokens."""
+
+    arrays: StepArrays
+    scores: Scores
+    embeddings: list[PromptEmbedding]
 
 
 class LocalExecutor:
@@ -51,24 +61,28 @@ class LocalExecutor:
         """Runs one step and returns; for warm-up, on the device thread."""
         started_ns = self._clock.now_ns()
         self._state.apply(step)
-        arrays, tokens, scores = self._forward(step.slices)
+        tokens, more = self._forward(step.slices)
         result = StepResult(step.id, tuple(tokens), started_ns, self._clock.now_ns())
-        return result if scores is None else with_logprobs(result, arrays, scores)
+        if more is None:
+            return result
+        return replace(
+            with_logprobs(result, more.arrays, more.scores), embeddings=tuple(more.embeddings)
+        )
 
     def release(self, request_ids: Iterable[RequestId]) -> None:
         """Forgets requests given to `run`."""
         self._state.apply(Step(StepId(0), (), released=tuple(request_ids)))
 
-    def _forward(self, slices: Sequence[Slice]) -> tuple[StepArrays, list[int], Scores | None]:
+    def _forward(self, slices: Sequence[Slice]) -> tuple[list[int], _More | None]:
         arrays = self._state.arrays(slices)
-        scores = None
         if arrays.wanted is None:
             tokens = self._runner.run(arrays.inputs, arrays.draws)
-        else:
-            made = self._runner.run_scored(arrays.inputs, arrays.draws, arrays.wanted)
-            tokens, scores = made.tokens, made.scores
-        self._state.append(arrays, tokens)
-        return arrays, tokens, scores
+            self._state.append(arrays, tokens)
+            return tokens, None
+        made = self._runner.run_scored(arrays.inputs, arrays.draws, arrays.wanted)
+        self._state.append(arrays, made.tokens)
+        embeddings = self._state.pool(arrays, made.hidden_HE)
+        return made.tokens, _More(arrays, made.scores, embeddings)
 
     def _run(self, step: Step) -> None:
         started_ns = self._clock.now_ns()

@@ -39,7 +39,8 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     `salt` isolates the prefix cache: blocks are shared only between equal salts.
     `timeout_ns` counts from arrival at the engine. `sample_index` and `waits_for` are for one of
-    several samples of a prompt, see `samples`.
+    several samples of a prompt, see `samples`. With `pooling` nothing is generated: the answer is
+    the prompt's embedding, and `sampling` does not matter.
     """
 
     id: RequestId
@@ -49,6 +50,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     timeout_ns: int | None = None
     sample_index: int = 0
     waits_for: RequestId | None = None
+    pooling: bool = False
 
     def samples(self, n: int) -> tuple["EngineRequest", ...]:
         """`n` samples of this request's prompt, to be submitted in this order; the first is itself.
@@ -100,6 +102,9 @@ class RequestOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     `cached_tokens` (prompt tokens served by the prefix cache) and `ledger` come with the last one.
     `logprobs`: one per token id if they were asked for. `prompt_logprobs`: one per prompt token,
     with the first output that has a token; None for the first one, before which there is nothing.
+    `embedding`: the answer to a pooling request, whose finish reason is `STOP`: the mean over the
+    prompt's positions of the hidden state behind the final norm, divided by its length (L2), in
+    float32.
     """
 
     id: RequestId
@@ -111,6 +116,7 @@ class RequestOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
+    embedding: tuple[float, ...] | None = None
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):

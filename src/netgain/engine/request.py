@@ -71,6 +71,9 @@ class Request:
     """The first sample of the same prompt, if this is a further one."""
     followers: list["Request"] = field(default_factory=list)
     """Further samples that wait for this one's prompt."""
+    pooling: bool = False
+    """Whether it wants its prompt's embedding, and no tokens."""
+    embedding: tuple[float, ...] | None = None
 
     @property
     def length(self) -> int:
@@ -92,6 +95,11 @@ class Request:
         """Whether exactly the newest token's KV is missing, and another token is wanted."""
         length = len(self.tokens) + self.pending_samples
         return self.prompt_tokens <= self.scheduled == length - 1 < self.limit_tokens - 1
+
+    @property
+    def needs_every_row(self) -> bool:
+        """Whether the prefix cache is of no use: something is wanted of every prompt position."""
+        return self.pooling or self.prompt_logprobs is not None
 
     @property
     def finished(self) -> bool:

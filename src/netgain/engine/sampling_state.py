@@ -1,6 +1,6 @@
 """What an executor keeps of requests whose draws take more than a few numbers.
 
-Dimensions: A biased, B banned and C seen tokens.
+Dimensions: A biased, B banned and C seen tokens, N rows, E hidden.
 """
 
 from collections.abc import Sequence
@@ -53,9 +53,10 @@ class TokenCounts:
 
 
 class SamplingState:
-    """One request's bias, bans, counts, and what it wants scored.
+    """One request's bias, bans, counts, and what else it wants of its rows.
 
     `tops`, `prompt_tops`: alternatives wanted for each token, or prompt token; -1 for no score.
+    `pooling`: whether the hidden states of the prompt are to be pooled.
     """
 
     __slots__ = (
@@ -64,7 +65,9 @@ class SamplingState:
         "_bias",
         "_bias_ids",
         "_counts",
+        "_hidden_sum",
         "_sampling",
+        "pooling",
         "prompt_tokens",
         "prompt_tops",
         "tops",
@@ -74,6 +77,8 @@ class SamplingState:
         sampling = new.sampling
         self._sampling = sampling
         self.prompt_tokens = new.prompt_tokens
+        self.pooling = new.pooling
+        self._hidden_sum: NDArray[np.float64] | None = None
         self.tops = -1 if sampling.logprobs is None else sampling.logprobs
         self.prompt_tops = -1
         if new.score_prompt and sampling.prompt_logprobs is not None:
@@ -93,6 +98,19 @@ class SamplingState:
         """The request's next token was drawn."""
         if self._counts is not None:
             self._counts.add(token)
+
+    def pool(self, hidden_NE: NDArray[np.float32], end: int) -> tuple[float, ...] | None:
+        """Takes the next positions' hidden states, up to `end`; the embedding after the last."""
+        sum_E = hidden_NE.sum(0, dtype=np.float64)
+        if self._hidden_sum is not None:
+            sum_E += self._hidden_sum
+        self._hidden_sum = sum_E
+        if end < self.prompt_tokens:
+            return None
+        # Dividing by the count first would change nothing but its length.
+        length = float(np.linalg.norm(sum_E))
+        unit_E = (sum_E / length if length else sum_E).astype(np.float32)
+        return tuple(unit_E.tolist())
 
     def shaping(self, row: int, position: int) -> Shaping | None:
         """For the draw of the token at `position`; None where nothing is to be done.

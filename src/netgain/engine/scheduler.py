@@ -67,7 +67,7 @@ class _StepBuilder:
     def add(self, request: Request, count: int) -> None:
         """Adds `count` tokens of a request and moves its counts."""
         start = request.scheduled
-        sample = start + count == request.length
+        sample = start + count == request.length and not request.pooling
         stage = _stage_of(request)
         piece = Slice(request.id, start, count, sample)
         self.slices.append(ScheduledSlice(request, piece, request.epoch, stage))
@@ -86,7 +86,7 @@ class _StepBuilder:
         """Makes a slice that samples nothing yet `count` tokens long."""
         entry = self.slices[index]
         request, piece = entry.request, entry.piece
-        sample = piece.start + count == request.length
+        sample = piece.start + count == request.length and not request.pooling
         self.load = self.load_without(index).plus(piece.start, count)
         self.slices[index] = replace(
             entry, piece=Slice(piece.request_id, piece.start, count, sample)
@@ -198,7 +198,8 @@ class Scheduler:
             step.load,
             result.started_ns,
             result.ended_ns,
-            ordinary=result.error is None and not result.prompt_logprobs,
+            ordinary=result.error is None
+            and not any(entry.request.needs_every_row for entry in step.slices),
         )
         tokens, logprobs = iter(result.tokens), iter(result.logprobs)
         scored = {entry.request_id: entry for entry in result.prompt_logprobs}
@@ -227,6 +228,11 @@ class Scheduler:
                 request.prompt_logprobs[found.first : end] = found.entries
             if token is not None:
                 self._append(request, token, logprob)
+            elif request.pooling and request.computed == request.prompt_tokens:
+                request.embedding = next(
+                    (one.vector for one in result.embeddings if one.request_id == request.id), None
+                )
+                self.finish(request, FinishReason.STOP)
         self._lift_fences()
         return touched
 
@@ -327,8 +333,9 @@ class Scheduler:
         started_ns = self._clock.now_ns()
         # The last token is always computed: its logits are what the request came for. So are all
         # whose logits are wanted.
-        scores_prompt = request.prompt_logprobs is not None
-        keys = [] if scores_prompt else request.chain.extend(request.tokens)[: (known - 1) // block]
+        keys: Sequence[BlockKey] = ()
+        if not request.needs_every_row:
+            keys = request.chain.extend(request.tokens)[: (known - 1) // block]
         hit = self.kv.find(request.chain, keys)
         hit_tokens = hit.count * block
         needed = self.kv.blocks_for(known) - hit.count + hit.unheld
@@ -336,7 +343,7 @@ class Scheduler:
             self.running or self._awaited or needed > self.kv.free_blocks
         ):
             return False
-        awaited = None if scores_prompt else self._awaitable(request, hit, keys)
+        awaited = None if request.needs_every_row else self._awaitable(request, hit, keys)
         count = 0
         if awaited is None:
             count = self._chunk(
@@ -364,8 +371,8 @@ class Scheduler:
         waited = LedgerStage.PREEMPTED if request.admitted else LedgerStage.QUEUE
         request.ledger.stage(waited, started_ns)
         request.ledger.stage(LedgerStage.KV_LOOKUP, ended_ns)
-        looked = self.kv.prefix_cache and request.prompt_logprobs is None
-        if looked and not request.admitted:
+        looked_up = self.kv.prefix_cache and not request.needs_every_row
+        if looked_up and not request.admitted:
             self._accountant.cache_looked_up(
                 request, hit_tokens, started_ns, ended_ns, alone=not self.running
             )
@@ -461,6 +468,7 @@ class Scheduler:
                     tables,
                     request.banned_ids,
                     request.prompt_logprobs is not None,
+                    request.pooling,
                 )
             )
             request.known_to_executor = True
@@ -521,7 +529,9 @@ class Scheduler:
 
     def _publish(self, request: Request, *, below: bool = True) -> None:
         """Indexes newly full blocks; with `below`, sends them to the tier below if there is one."""
-        if not self.kv.prefix_cache or not self.kv.has_unpublished(request.id, request.computed):
+        if request.pooling or not self.kv.prefix_cache:
+            return
+        if not self.kv.has_unpublished(request.id, request.computed):
             return
         started_ns = self._clock.now_ns()
         request.chain.extend(request.tokens)

@@ -35,7 +35,8 @@ class NewRequest:
 
     `tokens` are the prompt and, after preemption, what was generated so far; `prompt_tokens` says
     where the prompt ends. `seed` is never None here. `banned_ids` are not to be drawn before
-    `sampling.min_tokens`. With `score_prompt`, slices bring prompt log-probabilities.
+    `sampling.min_tokens`. With `score_prompt`, slices bring prompt log-probabilities; with
+    `pooling` they bring the prompt's embedding in the end, and no tokens.
     """
 
     request_id: RequestId
@@ -46,6 +47,7 @@ class NewRequest:
     tables: Tables
     banned_ids: tuple[int, ...] = ()
     score_prompt: bool = False
+    pooling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,14 @@ class PromptLogprobs:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptEmbedding:
+    """A pooling request's answer, with its last slice."""
+
+    request_id: RequestId
+    vector: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     """The sampled tokens, in the order of the step's sampling slices, and when the device worked.
 
@@ -97,3 +107,4 @@ class StepResult:
     error: str | None = None
     logprobs: tuple[TokenLogprob | None, ...] = ()
     prompt_logprobs: tuple[PromptLogprobs, ...] = ()
+    embeddings: tuple[PromptEmbedding, ...] = ()

@@ -19,7 +19,7 @@ def with_logprobs(result: StepResult, arrays: StepArrays, scores: Scores) -> Ste
     entries = _entries(result.tokens, wanted, scores)
     prompts: list[PromptLogprobs] = []
     row = drawn = len(result.tokens)
-    for prompt in arrays.prompts:
+    for prompt in arrays.scored:
         made = tuple(entry for entry in entries[row : row + prompt.count] if entry is not None)
         prompts.append(PromptLogprobs(prompt.request_id, prompt.first, made))
         row += prompt.count
