@@ -1,7 +1,7 @@
 """Writes tiny random Llamas to disk in both formats, with the weights that went in."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -83,6 +83,7 @@ def write_gguf(
     weights: Mapping[str, NDArray[np.float32]],
     kind: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32,
     architecture: str = "llama",
+    tokens: Sequence[str] = (),
 ) -> Path:
     """As the usual converter lays it out: query and key rows interleaved, matrices quantised."""
     writer = gguf.GGUFWriter(path, architecture)
@@ -94,6 +95,8 @@ def write_gguf(
     writer.add_head_count_kv(KV_HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_eos_token_id(2)
+    if tokens:
+        writer.add_token_list(tokens)
     writer.add_chat_template("{{ messages }}")
     for name, weight in weights.items():
         rows = _interleave(name)(weight)

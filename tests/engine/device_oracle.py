@@ -179,6 +179,24 @@ class Rig:
         self.send(*(RequestArrived(request) for request in requests))
         return [request.id for request in requests]
 
+    def arrive_samples(
+        self,
+        prompt: Sequence[int],
+        n: int,
+        *,
+        max_tokens: int | None = 8,
+        salt: str = "",
+        timeout_ns: int | None = None,
+    ) -> list[RequestId]:
+        """Several samples of one prompt, in one turn of the loop."""
+        sampling = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
+        samples = self._request(prompt, sampling, salt, timeout_ns).samples(n)
+        for sample in samples:
+            self.requests[sample.id] = sample
+            self.outputs[sample.id] = []
+        self.send(*(RequestArrived(sample) for sample in samples))
+        return [sample.id for sample in samples]
+
     def _request(
         self,
         prompt: Sequence[int],

@@ -6,10 +6,13 @@ import msgspec
 import pytest
 
 from netgain.engine.sampling_params import (
+    MAX_LOGIT_BIAS,
+    MAX_LOGPROBS,
     MAX_STOP_BYTES,
     MAX_STOP_STRINGS,
     MAX_STOP_TOKEN_IDS,
     SamplingParams,
+    sample_seed,
 )
 from netgain.errors import InvalidRequestError
 
@@ -31,6 +34,18 @@ REFUSED: list[tuple[str, object]] = [
     # The bound counts bytes, not characters.
     ("stop", ("é" * (MAX_STOP_BYTES // 2 + 1),)),
     ("stop_token_ids", (1,) * (MAX_STOP_TOKEN_IDS + 1)),
+    *[("min_p", value) for value in (math.nan, math.inf, -0.1, 1.1)],
+    *[("repetition_penalty", v) for v in (math.nan, math.inf, -math.inf, 0.0, -1.0, 100.5, 1e300)],
+    *[("presence_penalty", value) for value in (math.nan, math.inf, -math.inf, -2.1, 2.1)],
+    *[("frequency_penalty", value) for value in (math.nan, math.inf, -math.inf, -2.1, 2.1)],
+    *[("logit_bias", ((3, v),)) for v in (math.nan, math.inf, -math.inf, -100.5, 100.5, 1e300)],
+    ("logit_bias", ((-1, 1.0),)),
+    ("logit_bias", ((2**64, 1.0),)),
+    ("logit_bias", ((3, 1.0), (4, 1.0), (3, 2.0))),
+    ("logit_bias", tuple((token, 1.0) for token in range(MAX_LOGIT_BIAS + 1))),
+    *[("min_tokens", value) for value in (-1, 17, 2**64)],
+    *[("logprobs", value) for value in (-1, MAX_LOGPROBS + 1, 10**9)],
+    *[("prompt_logprobs", value) for value in (-1, MAX_LOGPROBS + 1, 10**9)],
 ]
 ACCEPTED: list[tuple[str, object]] = [
     *[("temperature", value) for value in (0.0, 1e-9, 1.0, 100.0)],
@@ -42,6 +57,15 @@ ACCEPTED: list[tuple[str, object]] = [
     ("stop", ("x" * MAX_STOP_BYTES,)),
     ("stop", ("\ud800",)),
     ("stop_token_ids", (1,) * MAX_STOP_TOKEN_IDS),
+    *[("min_p", value) for value in (0.0, 1e-9, 1.0)],
+    *[("repetition_penalty", value) for value in (1e-300, 0.5, 1.0, 100.0)],
+    *[("presence_penalty", value) for value in (-2.0, 0.0, 2.0)],
+    *[("frequency_penalty", value) for value in (-2.0, 0.0, 2.0)],
+    ("logit_bias", tuple((token, -100.0) for token in range(MAX_LOGIT_BIAS))),
+    ("logit_bias", ((0, 100.0), (2**31, -100.0))),
+    *[("min_tokens", value) for value in (0, 16)],
+    *[("logprobs", value) for value in (None, 0, MAX_LOGPROBS)],
+    *[("prompt_logprobs", value) for value in (None, 0, MAX_LOGPROBS)],
 ]
 
 
@@ -68,6 +92,14 @@ def test_msgpack_keeps_the_values() -> None:
         stop=("\n", "é"),
         stop_token_ids=(1, 2),
         ignore_eos=True,
+        min_p=0.1,
+        repetition_penalty=1.1,
+        presence_penalty=-0.5,
+        frequency_penalty=0.5,
+        logit_bias=((3, -1.5), (9, 2.0)),
+        min_tokens=4,
+        logprobs=0,
+        prompt_logprobs=5,
     )
     packed = msgspec.msgpack.encode(params)
     assert msgspec.msgpack.decode(packed, type=SamplingParams) == params
@@ -95,3 +127,46 @@ def test_msgpack_cannot_bring_in_what_the_constructor_refuses(name: str, value: 
 )
 def test_no_temperature_or_one_candidate_means_greedy(params: SamplingParams, greedy: bool) -> None:
     assert params.greedy is greedy
+
+
+def test_min_tokens_may_be_as_many_as_there_can_be() -> None:
+    assert SamplingParams(max_tokens=None, min_tokens=10**9).min_tokens == 10**9
+    assert SamplingParams(max_tokens=5, min_tokens=5).min_tokens == 5
+    with pytest.raises(InvalidRequestError) as refused:
+        SamplingParams(max_tokens=5, min_tokens=6)
+    assert refused.value.param == "min_tokens"
+
+
+def test_a_biased_token_must_be_in_the_vocabulary() -> None:
+    params = SamplingParams(logit_bias=((9, 1.0),))
+    params.check_vocabulary(10)
+    with pytest.raises(InvalidRequestError) as refused:
+        params.check_vocabulary(9)
+    assert refused.value.param == "logit_bias"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"min_p": 0.1},
+        {"repetition_penalty": 1.1},
+        {"presence_penalty": 0.1},
+        {"frequency_penalty": -0.1},
+        {"logit_bias": ((1, 0.0),)},
+        {"min_tokens": 1},
+        {"logprobs": 0},
+        {"prompt_logprobs": 0},
+    ],
+    ids=str,
+)
+def test_whoever_asks_for_more_than_a_draw_is_not_plain(setting: dict[str, object]) -> None:
+    assert SamplingParams(temperature=0.3, top_k=4, top_p=0.5, seed=3).plain
+    assert not SamplingParams(**setting).plain  # type: ignore[arg-type]
+
+
+def test_samples_draw_with_seeds_of_their_own_and_the_first_with_the_requests() -> None:
+    assert [sample_seed(seed, 0) for seed in (0, -5, 2**63 - 1)] == [0, -5, 2**63 - 1]
+    # Neighbouring seeds share no sample.
+    seeds = {sample_seed(seed, index) for seed in range(-20, 20) for index in range(20)}
+    assert len(seeds) == 40 * 20
+    assert all(0 <= sample_seed(-7, index) < 2**64 for index in range(1, 9))

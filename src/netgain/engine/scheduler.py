@@ -301,7 +301,8 @@ class Scheduler:
     def _give_rest(self, builder: _StepBuilder) -> None:
         """Lengthens the oldest cut prompt's chunk by what those behind it left over."""
         for index, entry in enumerate(builder.slices):
-            if entry.stage is LedgerStage.DECODE or entry.piece.sample:
+            whole_already = entry.piece.sample or not entry.request.to_schedule
+            if entry.stage is LedgerStage.DECODE or whole_already:
                 continue
             start, count = entry.piece.start, entry.piece.count
             fits = self._accountant.model.largest_chunk(
