@@ -17,6 +17,9 @@ from pathlib import Path
 from tests.api.serving import serving
 from tests.tiny_served import write_tiny_served
 
+FLAGS = ("--served-model-name", "tiny", "--max-model-len", "64")
+"""A short context: a generated request may ask for a hundred answers that fill it."""
+
 MAX_EXAMPLES = 1300
 """Per operation: with these, and those of the other phases, there are more than 5,000."""
 
@@ -59,7 +62,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model = write_tiny_served(Path(folder) / "tiny")
-        with serving("--model", str(model), "--served-model-name", "tiny") as server:
+        with serving("--model", str(model), *FLAGS) as server:
             fuzzed = fuzz(server.url, arguments.max_examples, seed=arguments.seed)
             server_errors = server.metric("netgain_http_errors_total", code="500")
     sys.stdout.write(fuzzed.output)

@@ -155,7 +155,7 @@ def test_a_completion_request_is_refused_by_the_name_of_its_fault(
         ({"messages": [USER], "top_logprobs": 3}, "top_logprobs"),
         ({"messages": [USER], "max_completion_tokens": 0}, "max_completion_tokens"),
         ({"messages": [USER], "max_tokens": 0}, "max_tokens"),
-        ({"messages": [{"role": "user", "content": "many words " * 20_000}]}, "prompt"),
+        ({"messages": [{"role": "user", "content": "many words " * 20_000}]}, "messages"),
     ],
 )
 def test_a_chat_request_is_refused_by_the_name_of_its_fault(

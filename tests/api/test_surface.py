@@ -118,7 +118,7 @@ def test_an_answer_says_where_its_time_went(tiny: ServerUnderTest) -> None:
 
 
 def test_a_stream_ends_with_the_ledger_for_who_asks(tiny: ServerUnderTest) -> None:
-    fields = {"prompt": "hello", "max_tokens": 3, "netgain": {"ledger": True}}
+    fields = {"prompt": "hello " * 1500, "max_tokens": 3, "netgain": {"ledger": True}}
     said = list(events(tiny, COMPLETIONS, fields))
     assert [event for event in said if "netgain" in event] == said[-1:]
     stages = {stage["stage"] for stage in said[-1]["netgain"]["ledger"]["stages"]}

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from netgain.config import ServerSettings
 from netgain.errors import NetgainError
 from netgain.server.access import ApiKey
+from netgain.server.embedding_api import EmbeddingApi
 from netgain.server.endpoints import Endpoint, endpoints
 from netgain.server.failures import Failures
 from netgain.server.frontend import Frontend
@@ -34,6 +35,7 @@ def build_app(
     """What serves HTTP; every response carries its request's id, a crash's too."""
     served = endpoints(
         GenerationApi(frontend, metrics, settings, names),
+        EmbeddingApi(frontend, settings, names),
         TokenApi(frontend, names, settings.max_body_bytes),
         StatusApi(frontend, metrics, names, settings.ledger_history),
     )

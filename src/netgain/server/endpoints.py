@@ -8,12 +8,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from netgain.ledger.record import LedgerJSON
+from netgain.server.embedding_api import EmbeddingApi
+from netgain.server.embedding_requests import EmbeddingList, EmbeddingRequest
+from netgain.server.errors import ErrorBody
 from netgain.server.fields import Fields
 from netgain.server.generation_api import GenerationApi
 from netgain.server.protocol import ChatRequest, CompletionRequest
 from netgain.server.responses import (
+    ChatChunk,
     ChatCompletion,
     Completion,
+    CompletionChunk,
     Health,
     LedgerPart,
     ModelCard,
@@ -36,7 +41,7 @@ TEXT: Final = "text/plain"
 
 _READING: Final = (400, 413)
 _NO_ENGINE: Final = (503,)
-_GENERATING: Final = (400, 404, 413, 429, 500, 503, 504)
+_GENERATING: Final = (400, 404, 408, 413, 429, 500, 503)
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -70,7 +75,7 @@ class Endpoint:
 
 
 def endpoints(
-    generation: GenerationApi, tokens: TokenApi, status: StatusApi
+    generation: GenerationApi, embedding: EmbeddingApi, tokens: TokenApi, status: StatusApi
 ) -> tuple[Endpoint, ...]:
     """All of them."""
     return (
@@ -78,7 +83,7 @@ def endpoints(
             "POST",
             "/v1/completions",
             generation.completions,
-            {(200, JSON): (Completion,), (200, EVENTS): ()},
+            {(200, JSON): (Completion,), (200, EVENTS): (CompletionChunk, ErrorBody)},
             CompletionRequest,
             _GENERATING,
         ),
@@ -86,8 +91,16 @@ def endpoints(
             "POST",
             "/v1/chat/completions",
             generation.chat,
-            {(200, JSON): (ChatCompletion,), (200, EVENTS): ()},
+            {(200, JSON): (ChatCompletion,), (200, EVENTS): (ChatChunk, ErrorBody)},
             ChatRequest,
+            _GENERATING,
+        ),
+        Endpoint(
+            "POST",
+            "/v1/embeddings",
+            embedding.embeddings,
+            {(200, JSON): (EmbeddingList,)},
+            EmbeddingRequest,
             _GENERATING,
         ),
         Endpoint(

@@ -100,9 +100,12 @@ def unavailable(message: str, code: str, retry_after_s: int = RESTART_RETRY_AFTE
 
 
 def deadline_exceeded() -> ApiError:
-    """504: the request's own deadline passed; the official client must not simply repeat it."""
+    """408: the request's own deadline passed; the official client must not simply repeat it.
+
+    Not a 5xx: nothing failed, the client (or the operator) allowed too little time.
+    """
     return ApiError(
-        504,
+        408,
         "the request's deadline passed before it was finished; raise netgain.timeout_s "
         "(or --request-timeout), or ask for fewer tokens",
         kind="timeout_error",

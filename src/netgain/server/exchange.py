@@ -35,16 +35,23 @@ class Exchange:
         frontend.book.begin(self.id)
 
     async def open(self, job: Job) -> tuple[Generation, ...]:
-        """Admits, tokenises and submits. Raises `ApiError`, `NetgainError`."""
-        self._frontend.admit(job.places, "n" if job.samples > 1 else "prompt")
-        self._places = job.places
-        # The body was read to its end: whatever is received next is the client's leaving.
-        self._watch = asyncio.ensure_future(self._until_gone())
-        self.generations = await self._frontend.open(job)
+        """Admits, tokenises and submits; returns what is new among the generations.
+
+        Where there were others before, they have ended, and their places serve the new ones as far
+        as they go. Raises `ApiError`, `NetgainError`.
+        """
+        wanted = max(job.places - self._places, 0)
+        self._frontend.admit(wanted, "n" if job.samples > 1 else job.field)
+        self._places += wanted
+        if self._watch is None:
+            # The body was read to its end: whatever is received next is the client's leaving.
+            self._watch = asyncio.ensure_future(self._until_gone())
+        opened = await self._frontend.open(job)
+        self.generations += opened
         if self._gone:
             self._abort()
             raise ApiError(499, "the client went away", code="client_disconnected")
-        return self.generations
+        return opened
 
     def failure(self) -> ApiError | None:
         """The first error among the generations that ended."""

@@ -29,16 +29,19 @@ from netgain.text.rendered import RenderedChat
 class Job:
     """A validated request: what to generate, for how long at most, who may share its prefixes.
 
-    `samples`: answers of each prompt. `discards_answer`: only the prompt is wanted (its logprobs,
-    its echo). `timeout_s` counts from arrival.
+    `field`: what the client calls its prompts. `samples`: answers of each. `discards_answer`: only
+    the prompt is wanted (its logprobs, its echo). `pooling`: nothing is generated but the prompts'
+    embeddings. `timeout_s` counts from arrival.
     """
 
     id: str
     prompts: Sequence[PromptText | RenderedChat]
     sampling: SamplingParams
     arrival: Arrival
+    field: str = "prompt"
     samples: int = 1
     discards_answer: bool = False
+    pooling: bool = False
     timeout_s: float | None = None
     salt: str = ""
     trace_id: str | None = None
@@ -119,11 +122,14 @@ class Frontend:
         self._held -= requests
 
     async def open(self, job: Job) -> tuple[Generation, ...]:
-        """Tokenises and submits. Raises `ApiError` (400, 503) or `InvalidRequestError`."""
+        """Tokenises and submits, beside what is open under the same id already.
+
+        Raises `ApiError` (400, 503) or `InvalidRequestError`.
+        """
         limits = self.limits()
         job.sampling.check_vocabulary(limits.vocab_size)
-        prompts = await self._text.tokenize(job.prompts, limits)
-        if job.sampling.max_tokens is not None:
+        prompts = await self._text.tokenize(job.prompts, limits, job.field)
+        if job.sampling.max_tokens is not None and not job.pooling:
             _check_room(prompts, job.sampling.max_tokens, limits.max_prompt_tokens + 1)
         tokenized_ns = time.monotonic_ns()
         timeout_ns = None
@@ -142,6 +148,7 @@ class Frontend:
                     sampling=job.sampling,
                     salt=job.salt,
                     timeout_ns=timeout_ns,
+                    pooling=job.pooling,
                 )
                 first: Generation | None = None
                 for sample in request.samples(job.samples):
@@ -153,7 +160,8 @@ class Frontend:
                 generation.abort()
             raise
         opened = tuple(generations)
-        self._open[job.id] = (opened, job.trace_id)
+        before, _ = self._open.get(job.id, ((), None))
+        self._open[job.id] = (before + opened, job.trace_id)
         return opened
 
     def _submit(

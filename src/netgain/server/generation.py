@@ -90,6 +90,7 @@ class Generation:
         "_unshown_tokens",
         "cached_tokens",
         "completion_tokens",
+        "embedding",
         "error",
         "finish_reason",
         "first_sample",
@@ -123,6 +124,7 @@ class Generation:
         self.cached_tokens = 0
         self.finish_reason: FinishReason | None = None
         self.error: str | None = None
+        self.embedding: tuple[float, ...] | None = None
         self.first_token_ns: int | None = None
         self._events = events
         self._text = text
@@ -256,6 +258,8 @@ class Generation:
         if output.prompt_logprobs is not None:
             self._prompt_logprobs = output.prompt_logprobs
         self._prompt_scored.set()
+        if output.embedding is not None:
+            self.embedding = output.embedding
         if self._discards_answer:
             self._end_discarded(output)
             return Delta("")

@@ -105,12 +105,14 @@ class GenerationApi:
         sampling: SamplingParams,
         validated_ns: int,
     ) -> _Asked:
-        prefix = "chatcmpl" if isinstance(body, ChatRequest) else "cmpl"
+        chat = isinstance(body, ChatRequest)
+        prefix = "chatcmpl" if chat else "cmpl"
         job = Job(
             exchange.id,
             prompts,
             sampling,
             Arrival(exchange.times.first_byte_ns, validated_ns),
+            field="messages" if chat else "prompt",
             samples=body.n,
             discards_answer=body.discards_answer,
             timeout_s=body.netgain.timeout_s or self._settings.request_timeout_s,

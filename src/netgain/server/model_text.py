@@ -71,10 +71,11 @@ class ModelText:
         self,
         prompts: Sequence[PromptText | RenderedChat],
         limits: "PromptLimits",
+        field: str,
         *,
         add_special_tokens: bool = True,
     ) -> tuple[Prompt, ...]:
-        """Token ids of each prompt.
+        """Token ids of each prompt, which the client gave as `field`.
 
         `add_special_tokens`: around plain texts; a rendered conversation brings its own. Raises
         `ApiError` (400) for prompts longer than the limit, empty ones and ids outside the
@@ -90,13 +91,15 @@ class ModelText:
                 # Tokenising megabytes only to refuse them would keep everybody waiting.
                 least = len(text) // self._longest_token_bytes
                 if least > limits.max_prompt_tokens:
-                    raise prompt_too_long(least, limits.max_prompt_tokens, at_least=True)
+                    raise prompt_too_long(
+                        least, limits.max_prompt_tokens, at_least=True, field=field
+                    )
         # The first quoted conversation prepares a second front of the vocabulary.
         if chars > _LONG_CHARS or quoting:
             return await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._tokenize, prompts, limits, add_special_tokens
+                self._thread, self._tokenize, prompts, limits, field, add_special_tokens
             )
-        return self._tokenize(prompts, limits, add_special_tokens)
+        return self._tokenize(prompts, limits, field, add_special_tokens)
 
     def close(self) -> None:
         """Ends the thread."""
@@ -106,21 +109,23 @@ class ModelText:
         self,
         prompts: Sequence[PromptText | RenderedChat],
         limits: "PromptLimits",
+        field: str,
         add_special_tokens: bool,
     ) -> tuple[Prompt, ...]:
-        return tuple(self._encoded(prompt, limits, add_special_tokens) for prompt in prompts)
+        encoded = [self._encoded(prompt, add_special_tokens) for prompt in prompts]
+        for prompt in encoded:
+            limits.check(prompt.ids, field)
+        return tuple(encoded)
 
-    def _encoded(
-        self, prompt: PromptText | RenderedChat, limits: "PromptLimits", add_special_tokens: bool
-    ) -> Prompt:
+    def _encoded(self, prompt: PromptText | RenderedChat, add_special_tokens: bool) -> Prompt:
         match prompt:
             case RenderedChat(text, quoted):
-                return Prompt(limits.check(tuple(self._tokenizer.encode_quoted(text, quoted))))
+                return Prompt(tuple(self._tokenizer.encode_quoted(text, quoted)))
             case str():
                 ids = self._tokenizer.encode(prompt, add_special_tokens=add_special_tokens)
-                return Prompt(limits.check(tuple(ids)), prompt)
+                return Prompt(tuple(ids), prompt)
             case _:
-                return Prompt(limits.check(prompt))
+                return Prompt(prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +135,14 @@ class PromptLimits:
     max_prompt_tokens: int
     vocab_size: int
 
-    def check(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """The ids, if an engine may see them. Raises `ApiError` (400)."""
+    def check(self, ids: tuple[int, ...], field: str) -> None:
+        """Raises `ApiError` or `InvalidRequestError` (400) for ids no engine should see."""
         if not ids:
-            raise InvalidRequestError("the prompt has no tokens", "prompt")
+            raise InvalidRequestError(f"{field} has no tokens; it must have at least one", field)
         if len(ids) > self.max_prompt_tokens:
-            raise prompt_too_long(len(ids), self.max_prompt_tokens)
+            raise prompt_too_long(len(ids), self.max_prompt_tokens, field=field)
         if min(ids) < 0 or max(ids) >= self.vocab_size:
             raise InvalidRequestError(
-                f"prompt holds a token id outside the vocabulary (0 to {self.vocab_size - 1})",
-                "prompt",
+                f"{field} holds a token id outside the vocabulary (0 to {self.vocab_size - 1})",
+                field,
             )
-        return ids

@@ -8,7 +8,7 @@ import msgspec
 from pydantic.json_schema import models_json_schema
 
 from netgain._version import __version__
-from netgain.server.endpoints import Endpoint
+from netgain.server.endpoints import EVENTS, Endpoint
 from netgain.server.errors import ErrorBody
 from netgain.server.fields import Fields
 from netgain.server.protocol import IGNORED_FIELDS, UNBUILT_FIELDS, Generation
@@ -55,6 +55,7 @@ def request_schemas(endpoints: Sequence[Endpoint]) -> dict[str, Schema]:
         if issubclass(body, Generation):
             _add_unserved(body, schemas[body.__name__])
     for schema in schemas.values():
+        _close(schema)
         _allow_null(schema)
     return schemas
 
@@ -72,14 +73,25 @@ def _add_unserved(body: type[Fields], schema: Schema) -> None:
             }
 
 
+def _close(schema: Schema) -> None:
+    """Keys of another form than those an object describes are refused."""
+    for field in schema.get("properties", {}).values():
+        if "patternProperties" in field:
+            field["additionalProperties"] = False
+
+
 def _allow_null(schema: Schema) -> None:
     """A field that may be left out may be null."""
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
-        if name in required or field.get("type") == "null" or "enum" in field:
+        if name in required or field.get("type") == "null":
             continue
         null = {"type": "null"}
-        if "anyOf" in field:
+        if "enum" in field:
+            if None not in field["enum"]:
+                field["enum"] = [*field["enum"], None]
+                field.pop("type", None)
+        elif "anyOf" in field:
             if null not in field["anyOf"]:
                 field["anyOf"].append(null)
         elif "$ref" in field:
@@ -96,7 +108,8 @@ def _operation(endpoint: Endpoint, *, with_key: bool) -> Schema:
     responses: Schema = {}
     for (status, media), kinds in endpoint.answers.items():
         response = responses.setdefault(str(status), {"description": _words(status), "content": {}})
-        response["content"][media] = {"schema": _schema(kinds)}
+        schema = _schema(kinds)
+        response["content"][media] = {"schema": _event(schema) if media == EVENTS else schema}
     for status in sorted({*endpoint.errors, *((401,) if guarded else ())}):
         content = {"application/json": {"schema": _schema((ErrorBody,))}}
         responses.setdefault(str(status), {"description": _words(status), "content": content})
@@ -127,6 +140,16 @@ def _schema(kinds: Sequence[type]) -> Schema:
     if not refs:
         return {"type": "string"}
     return refs[0] if len(refs) == 1 else {"anyOf": refs}
+
+
+def _event(data: Schema) -> Schema:
+    """An event of a stream: JSON of such a form, or the mark of the end."""
+    coded = {"type": "string", "contentMediaType": "application/json", "contentSchema": data}
+    return {
+        "type": "object",
+        "properties": {"data": {"anyOf": [{"const": "[DONE]"}, coded]}},
+        "required": ["data"],
+    }
 
 
 def _words(status: int) -> str:

@@ -12,9 +12,9 @@ PromptText = str | tuple[int, ...]
 
 
 def parse_prompts(
-    value: object, max_prompt_tokens: int, field: str = "prompt"
+    value: object, max_prompt_tokens: int, field: str = "prompt", most: int = MAX_PROMPTS
 ) -> tuple[PromptText, ...]:
-    """A prompt in each of its four forms, given as `field`.
+    """A prompt in each of its four forms, given as `field`; `most` of them in a list.
 
     A list longer than `max_prompt_tokens` is refused before its ids are looked at. Raises
     `ApiError` (400) for anything else.
@@ -30,10 +30,9 @@ def parse_prompts(
         raise bad_request(f"{field} must not be an empty list", field)
     if isinstance(value[0], int):
         return (_checked(value, field, field, max_prompt_tokens),)
-    if len(value) > MAX_PROMPTS:
+    if len(value) > most:
         raise bad_request(
-            f"{field} holds {len(value)} texts; at most {MAX_PROMPTS} are accepted: send several "
-            "requests",
+            f"{field} holds {len(value)} texts; at most {most} are accepted: send several requests",
             field,
         )
     kind = type(value[0])

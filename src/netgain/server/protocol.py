@@ -95,8 +95,8 @@ TokenIdText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
 
 LogitBias = Annotated[
     dict[TokenIdText, Annotated[Number, Field(ge=-100, le=100)]],
-    BeforeValidator(_not_too_many),
     Field(max_length=MAX_LOGIT_BIAS),
+    BeforeValidator(_not_too_many),
 ]
 
 
@@ -122,7 +122,7 @@ class NetgainOptions(Fields):
         default=None,
         gt=0,
         le=MAX_TIMEOUT_S,
-        description="deadline in seconds (null: `--request-timeout`); then 504, or an error event",
+        description="deadline in seconds (null: `--request-timeout`); then 408, or an error event",
     )
     cache_salt: StrictStr = Field(
         default="",

@@ -131,6 +131,47 @@ class ChatCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
     netgain: LedgerPart | None = None
 
 
+class CompletionChunk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One event of a streamed completion; `usage` and `netgain` come with the last."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage | None = None
+    netgain: LedgerPart | None = None
+
+
+class ChatDelta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an event adds to a message."""
+
+    role: Literal["assistant"] | msgspec.UnsetType = msgspec.UNSET
+    content: str = ""
+
+
+class ChatChunkChoice(msgspec.Struct, frozen=True):
+    """What an event adds to an answer."""
+
+    index: int
+    delta: ChatDelta
+    finish_reason: str | None
+    logprobs: ChatLogprobs | None = None
+    prompt_logprobs: list[dict[str, PromptLogprob] | None] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ChatChunk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One event of a streamed chat; `usage` and `netgain` come with the last."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChatChunkChoice]
+    usage: Usage | None = None
+    netgain: LedgerPart | None = None
+
+
 class ModelCard(msgspec.Struct, frozen=True):
     """One served model."""
 

@@ -43,7 +43,10 @@ class TokenApi:
         ids: tuple[int, ...] = ()
         if prompt:
             (encoded,) = await text.tokenize(
-                (prompt,), limits, add_special_tokens=body.add_special_tokens
+                (prompt,),
+                limits,
+                "prompt" if body.messages is None else "messages",
+                add_special_tokens=body.add_special_tokens,
             )
             ids = encoded.ids
         elif body.add_special_tokens:
