@@ -149,6 +149,8 @@ def test_a_completion_request_is_refused_by_the_name_of_its_fault(
             "messages[0].content[0].type",
         ),
         ({"messages": [{**USER, "mood": "good"}]}, "messages[0].mood"),
+        ({"messages": [{**USER, "tool_calls": [{"id": "1"}]}]}, "messages[0].tool_calls"),
+        ({"messages": [{**USER, "audio": {}}]}, "messages[0].audio"),
         ({"messages": [USER], "tools": [{"type": "function"}]}, "tools"),
         ({"messages": [USER], "response_format": {"type": "json_object"}}, "response_format"),
         ({"messages": [USER], "logprobs": 3}, "logprobs"),

@@ -240,6 +240,18 @@ def test_the_developer_speaks_as_the_system_and_text_parts_are_joined(
     assert one["choices"] == other["choices"]
 
 
+def test_an_answer_can_be_sent_back_as_the_official_client_holds_it(tiny_client: OpenAI) -> None:
+    question: Any = {"role": "user", "content": "hello"}
+    first = tiny_client.chat.completions.create(model="tiny", messages=[question], max_tokens=3)
+    message = first.choices[0].message
+    for back in (message, message.model_dump()):
+        more: Any = [question, back, question]
+        again = tiny_client.chat.completions.create(model="tiny", messages=more, max_tokens=3)
+        assert again.usage is not None
+        assert first.usage is not None
+        assert again.usage.prompt_tokens > first.usage.prompt_tokens
+
+
 def test_every_chunk_of_a_stream_says_usage_null_until_the_last(tiny: ServerUnderTest) -> None:
     fields = {"prompt": "hello", "max_tokens": 5, "ignore_eos": True}
     asked = list(events(tiny, COMPLETIONS, {**fields, "stream_options": {"include_usage": True}}))

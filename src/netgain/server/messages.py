@@ -2,12 +2,25 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, StrictStr
+from pydantic import BeforeValidator, Field, StrictStr
 
 from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields
 
 MAX_MESSAGES: Final = 4096
 MAX_PARTS: Final = 1024
+
+
+_SENT_BACK: Final = "only empty or null, as the official client sends an answer back"
+
+
+def _nothing(value: object) -> object:
+    if value != []:
+        raise ValueError("not built yet: leave it out, or write it into the content")
+    return value
+
+
+NothingYet = Annotated[list[object], BeforeValidator(_nothing), Field(max_length=0)]
+"""A list that must be empty until what it is for is built."""
 
 
 class TextPart(Fields):
@@ -32,9 +45,11 @@ class ChatMessage(Fields):
     tool_call_id: StrictStr | None = Field(
         default=None, max_length=MAX_NAME_CHARS, description="passed to the template"
     )
-    refusal: None = Field(
-        default=None, description="only null: what the official client sends back"
-    )
+    refusal: None = Field(default=None, description=_SENT_BACK)
+    audio: None = Field(default=None, description=_SENT_BACK)
+    function_call: None = Field(default=None, description=_SENT_BACK)
+    annotations: NothingYet = Field(default_factory=list, description=_SENT_BACK)
+    tool_calls: NothingYet = Field(default_factory=list, description=_SENT_BACK)
 
     def for_template(self) -> dict[str, object]:
         """The message as chat templates expect it: plain text, `developer` as `system`."""

@@ -95,12 +95,14 @@ def _form(schema: Schema) -> str:
         return " or ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
-    kind = schema.get("type", "any")
+    kind = str(schema.get("type", "any"))
     match kind:
         case "integer" | "number":
             return kind + _range(schema, "minimum", "maximum", "")
         case "string":
             return "text" + _range(schema, "minLength", "maxLength", " characters")
+        case "array" if schema.get("maxItems") == 0:
+            return "empty list"
         case "array":
             many = _range(schema, "minItems", "maxItems", "")
             return f"list{many} of ({_form(schema['items'])})"
@@ -109,7 +111,7 @@ def _form(schema: Schema) -> str:
             many = _range(schema, "minProperties", "maxProperties", " entries")
             return f"object{many} of ({_form(values)})"
         case _:
-            return str(kind)
+            return kind
 
 
 def _range(schema: Schema, low: str, high: str, unit: str) -> str:
