@@ -121,6 +121,8 @@ class ServerSettings(_Section):
     port: int = Field(default=8000, ge=0, le=65535)
     served_model_name: tuple[Annotated[str, Field(min_length=1, max_length=512)], ...] = ()
     """What clients may call the model; default: what it was started as."""
+    embedding_model: str | None = Field(default=None, min_length=1)
+    """A sentence encoder for `/v1/embeddings`: a checkpoint folder, or a known installed one."""
     api_key: str | None = Field(default=None, min_length=1)
     max_queue: int = Field(default=256, ge=0)
     """Requests that may wait in the engine; one more is answered 429 with Retry-After."""

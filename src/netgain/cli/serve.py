@@ -55,6 +55,13 @@ def serve(
     weights: options.Weights = _ENGINE.model.weights,
     numerics: options.NumericsMode = _ENGINE.model.numerics,
     kv_dtype: options.KVDType = _ENGINE.kv.dtype,
+    embedding_model: Annotated[
+        str | None,
+        typer.Option(
+            help="A sentence encoder for /v1/embeddings: all-minilm-l6-v2, or a BERT checkpoint.",
+            show_default="the served model's hidden states",
+        ),
+    ] = None,
     api_key: Annotated[
         str | None,
         typer.Option(envvar="NETGAIN_API_KEY", help="Clients must send it as a bearer token."),
@@ -123,6 +130,7 @@ def serve(
                 "host": host,
                 "port": port,
                 "served_model_name": tuple(served_model_name or ()),
+                "embedding_model": embedding_model,
                 "api_key": api_key,
                 "cors_origins": tuple(cors_origin or ()),
                 "max_body_bytes": max_body,
@@ -172,15 +180,14 @@ def _run(
 
     from netgain.cli.report import engine_line
     from netgain.server.listen import url_of
-    from netgain.server.model_names import ModelNames
     from netgain.server.request_log import log_requests
     from netgain.server.run import ServerRun
 
     if settings.server.log_requests:
         log_requests()
     url = url_of(listener)
-    names = ModelNames(settings.server.served_model_name or (settings.engine.model.model,))
-    typer.echo(f"loading {names.all[0]}")
+    names = settings.server.served_model_name or (settings.engine.model.model,)
+    typer.echo(f"loading {names[0]}")
     run = ServerRun(
         settings,
         model_path,

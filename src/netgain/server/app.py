@@ -14,6 +14,7 @@ from netgain.config import ServerSettings
 from netgain.errors import NetgainError
 from netgain.server.access import ApiKey
 from netgain.server.embedding_api import EmbeddingApi
+from netgain.server.encoder_service import EncoderService
 from netgain.server.endpoints import Endpoint, endpoints
 from netgain.server.failures import Failures
 from netgain.server.frontend import Frontend
@@ -30,14 +31,18 @@ _EXPOSED_HEADERS = ("x-request-id", "traceparent", "server-timing", "retry-after
 
 
 def build_app(
-    frontend: Frontend, metrics: ServerMetrics, settings: ServerSettings, names: ModelNames
+    frontend: Frontend,
+    metrics: ServerMetrics,
+    settings: ServerSettings,
+    names: ModelNames,
+    encoder: EncoderService | None = None,
 ) -> ASGIApp:
     """What serves HTTP; every response carries its request's id, a crash's too."""
     served = endpoints(
         GenerationApi(frontend, metrics, settings, names),
-        EmbeddingApi(frontend, settings, names),
+        EmbeddingApi(frontend, settings, names, encoder),
         TokenApi(frontend, names, settings.max_body_bytes),
-        StatusApi(frontend, metrics, names, settings.ledger_history),
+        StatusApi(frontend, metrics, names, settings.ledger_history, encoder),
     )
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     guarded = APIRouter(dependencies=[Depends(ApiKey(settings.api_key).authorize)])

@@ -1,4 +1,4 @@
-"""The handler of `/v1/embeddings`: mean-pooled hidden states of the served model."""
+"""The handler of `/v1/embeddings`: by the served model's hidden states, or by an encoder."""
 
 import asyncio
 import base64
@@ -21,35 +21,69 @@ from netgain.server.embedding_requests import (
     EmbeddingRequest,
     EmbeddingUsage,
 )
+from netgain.server.encoder_service import EncoderService
 from netgain.server.errors import bad_request
 from netgain.server.exchange import Exchange
 from netgain.server.frontend import Frontend, Job
 from netgain.server.generation import Arrival, Generation
-from netgain.server.json_response import ExchangeResponse
+from netgain.server.json_response import ExchangeResponse, json_response
 from netgain.server.model_names import ModelNames
 from netgain.server.salt import cache_salt
+from netgain.server.socket_timing import socket_times
 
 _AT_ONCE: Final = 32
 """Inputs in the engine at a time: a large list takes no more places than that."""
 
 
 class EmbeddingApi:
-    """Reads the inputs, has the engine pool them, and answers in their order."""
+    """Reads the inputs, has them embedded, and answers in their order."""
 
-    def __init__(self, frontend: Frontend, settings: ServerSettings, names: ModelNames) -> None:
+    def __init__(
+        self,
+        frontend: Frontend,
+        settings: ServerSettings,
+        names: ModelNames,
+        encoder: EncoderService | None,
+    ) -> None:
         self._frontend = frontend
         self._settings = settings
         self._names = names
+        self._encoder = encoder
 
     async def embeddings(self, request: Request) -> Response:
-        """OpenAI's embeddings, by the served model: mean over the tokens, of length 1."""
+        """OpenAI's embeddings: the mean over the tokens, of length 1."""
+        if self._encoder is None:
+            return await self._by_engine(request, None)
+        fields = await read_object(request, self._settings.max_body_bytes)
+        body = EmbeddingRequest.checked(fields)
+        if not self._names.is_encoder(body.model):
+            return await self._by_engine(request, body)
+        return await self._by_encoder(request, body, self._encoder)
+
+    async def _by_encoder(
+        self, request: Request, body: EmbeddingRequest, service: EncoderService
+    ) -> Response:
+        config = service.encoder.config
+        _check_size(config.hidden, body.dimensions)
+        found = await service.embed(body.inputs(config.max_tokens), request)
+        tokens = sum(one.tokens for one in found)
+        answer = _answer([one.embedding for one in found], tokens, body, service.encoder.name)
+        total_ms = (time.monotonic_ns() - socket_times(request).first_byte_ns) / 1e6
+        response = json_response(answer)
+        response.headers["server-timing"] = f"total;dur={total_ms:.3f}"
+        return response
+
+    async def _by_engine(self, request: Request, body: EmbeddingRequest | None) -> Response:
         exchange = Exchange(request, self._frontend)
         try:
-            fields = await read_object(request, self._settings.max_body_bytes)
-            body = EmbeddingRequest.checked(fields)
+            if body is None:
+                fields = await read_object(request, self._settings.max_body_bytes)
+                body = EmbeddingRequest.checked(fields)
             model = self._names.check(body.model)
             await self._embed(exchange, self._job(exchange, body), body.dimensions)
-            return ExchangeResponse(_answer(exchange.generations, body, model), exchange)
+            found = [generation.embedding or () for generation in exchange.generations]
+            tokens = sum(generation.prompt_tokens for generation in exchange.generations)
+            return ExchangeResponse(_answer(found, tokens, body, model), exchange)
         except BaseException:
             exchange.close()
             raise
@@ -76,7 +110,7 @@ class EmbeddingApi:
             failure = exchange.failure()
             if failure is not None:
                 raise failure
-            _check_size(opened[0], dimensions)
+            _check_size(len(opened[0].embedding or ()), dimensions)
 
 
 async def _ended(generation: Generation) -> None:
@@ -84,8 +118,7 @@ async def _ended(generation: Generation) -> None:
         await generation.advance()
 
 
-def _check_size(generation: Generation, dimensions: int | None) -> None:
-    size = len(generation.embedding or ())
+def _check_size(size: int, dimensions: int | None) -> None:
     if dimensions not in (None, size):
         raise bad_request(
             f"dimensions must be {size}, the size of this model's embeddings, or left out: they "
@@ -94,16 +127,14 @@ def _check_size(generation: Generation, dimensions: int | None) -> None:
         )
 
 
-def _answer(generations: Sequence[Generation], body: EmbeddingRequest, model: str) -> bytes:
-    found = [generation.embedding or () for generation in generations]
-    tokens = sum(generation.prompt_tokens for generation in generations)
+def _answer(
+    found: Sequence[tuple[float, ...]], tokens: int, body: EmbeddingRequest, model: str
+) -> bytes:
+    coded = body.encoding_format == "base64"
     return msgspec.json.encode(
         EmbeddingList(
             model,
-            [
-                Embedding(index, _base64(one) if body.encoding_format == "base64" else one)
-                for index, one in enumerate(found)
-            ],
+            [Embedding(index, _base64(one) if coded else one) for index, one in enumerate(found)],
             EmbeddingUsage(tokens, tokens),
         )
     )

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from netgain.engine.client import EngineState
+from netgain.server.encoder_service import EncoderService
 from netgain.server.errors import ApiError
 from netgain.server.frontend import Frontend
 from netgain.server.json_response import json_response
@@ -30,10 +31,16 @@ class StatusApi:
     """Answers from what the frontend knows; only `reset_prefix_cache` changes something."""
 
     def __init__(
-        self, frontend: Frontend, metrics: ServerMetrics, names: ModelNames, ledger_history: int
+        self,
+        frontend: Frontend,
+        metrics: ServerMetrics,
+        names: ModelNames,
+        ledger_history: int,
+        encoder: EncoderService | None,
     ) -> None:
         self._frontend = frontend
         self._names = names
+        self._encoder = encoder
         self._ledger_history = ledger_history
         self._created = int(time.time())
         self._registry = metrics.registry()
@@ -45,7 +52,7 @@ class StatusApi:
 
     async def model(self, request: Request) -> Response:
         """One served model. 404 for any other."""
-        name = self._names.check(request.path_params["name"])
+        name = self._names.known(request.path_params["name"])
         return json_response(msgspec.json.encode(self._card(name)))
 
     async def ledger(self, request: Request) -> Response:
@@ -99,5 +106,7 @@ class StatusApi:
         return json_response(msgspec.json.encode(PrefixCacheAnswer(blocks)))
 
     def _card(self, name: str) -> ModelCard:
+        if self._encoder is not None and name == self._names.encoder:
+            return ModelCard(name, self._created, self._encoder.encoder.config.max_tokens)
         info = self._frontend.engine.info
         return ModelCard(name, self._created, None if info is None else info.max_model_len)
