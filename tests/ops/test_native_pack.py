@@ -7,9 +7,9 @@ from gguf.quants import dequantize, quantize
 from numpy.typing import NDArray
 
 from netgain.ops.cpu.library import Library, load
+from netgain.ops.cpu.memory import WeightMemory
 from netgain.ops.cpu.packing import (
     PackedFormat,
-    allocate_packed,
     pack_rows,
     packed_bytes,
     unpack_row,
@@ -52,6 +52,12 @@ def meaning(kind: StoredType, data: NDArray[np.uint8]) -> NDArray[np.float32]:
     return np.asarray(dequantize(data, GGMLQuantizationType(kind)), np.float32)
 
 
+def room(
+    library: Library, packed_format: PackedFormat, shape: tuple[int, int]
+) -> NDArray[np.uint8]:
+    return WeightMemory().take(packed_bytes(library, packed_format, shape))
+
+
 def packed_and_back(
     library: Library,
     packed_format: PackedFormat,
@@ -60,7 +66,7 @@ def packed_and_back(
     columns: int,
 ) -> NDArray[np.float32]:
     rows = np.random.default_rng(7).permutation(data.shape[0]).astype(np.int32)
-    packed = allocate_packed(library, packed_format, (data.shape[0], columns))
+    packed = room(library, packed_format, (data.shape[0], columns))
     pack_rows(library, packed_format, columns, kind, data, rows, packed)
     return np.stack([unpack_row(library, packed_format, columns, packed, row) for row in rows])
 
@@ -159,8 +165,8 @@ def test_numbers_without_spread_stay_exact(library: Library, packed_format: Pack
 
 def test_packing_some_rows_leaves_the_others_alone(library: Library) -> None:
     data = stored(Q4_1, numbers(40, 64))
-    at_once = allocate_packed(library, PackedFormat.Q4_1, (40, 64))
-    piecewise = allocate_packed(library, PackedFormat.Q4_1, (40, 64))
+    at_once = room(library, PackedFormat.Q4_1, (40, 64))
+    piecewise = room(library, PackedFormat.Q4_1, (40, 64))
     rows = np.arange(40, dtype=np.int32)
     pack_rows(library, PackedFormat.Q4_1, 64, Q4_1, data, rows, at_once)
     for begin, end in [(23, 40), (0, 5), (5, 23)]:
@@ -175,7 +181,7 @@ def test_a_packed_four_bit_matrix_is_as_large_as_the_stored_one(library: Library
 
 
 def test_a_kind_that_cannot_be_packed_is_refused(library: Library) -> None:
-    packed = allocate_packed(library, PackedFormat.Q8_0, (16, 256))
+    packed = room(library, PackedFormat.Q8_0, (16, 256))
     rows = np.zeros(1, np.int32)
     with pytest.raises(ValueError, match="Q6_K cannot be packed"):
         pack_rows(
@@ -192,7 +198,7 @@ def test_a_kind_that_cannot_be_packed_is_refused(library: Library) -> None:
 
 
 def test_a_row_number_outside_the_matrix_is_refused(library: Library) -> None:
-    packed = allocate_packed(library, PackedFormat.Q8_0, (16, 32))
+    packed = room(library, PackedFormat.Q8_0, (16, 32))
     data = stored(Q8_0, numbers(1, 32))
     for row in (-1, 16):
         with pytest.raises(ValueError, match="outside a packed matrix"):

@@ -18,6 +18,7 @@ from netgain.ops.backend import BackendTraits, StepBounds, StepMemory
 from netgain.ops.choices import BackendName, KVFormat, Numerics, WeightFormat
 from netgain.ops.cpu import plan_abi
 from netgain.ops.cpu.library import Library
+from netgain.ops.cpu.memory import WeightMemory
 from netgain.ops.cpu.plan_abi import OpKind
 from netgain.ops.cpu.recording import NativeOp, Program, Rows, record
 from netgain.ops.cpu.weights import PackedSink, resident_bytes
@@ -65,6 +66,7 @@ class NativeBackend:
         pinned: bool = False,
     ) -> None:
         self._library = library
+        self._memory = WeightMemory()
         handle = plan_abi.declare(library)
         cores = sorted(os.sched_getaffinity(0)) if pinned else []
         cpus = (ctypes.c_int * len(cores))(*cores)
@@ -104,7 +106,7 @@ class NativeBackend:
 
     def matrix(self, spec: MatrixSpec) -> PackedSink:
         """See `Backend.matrix`."""
-        return PackedSink(self._library, self._traits.weights, spec)
+        return PackedSink(self._library, self._memory, self._traits.weights, spec)
 
     def runner(
         self,

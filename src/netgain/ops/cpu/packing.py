@@ -14,7 +14,6 @@ from netgain.ops.cpu.library import Library
 from netgain.ops.stored import StoredType
 
 _TILE_ROWS: Final = 16
-_LINE_BYTES: Final = 64
 
 
 class PackedFormat(enum.IntEnum):
@@ -36,16 +35,6 @@ def packed_bytes(library: Library, packed_format: PackedFormat, shape: tuple[int
     return int(count(packed_format, *shape))
 
 
-def allocate_packed(
-    library: Library, packed_format: PackedFormat, shape: tuple[int, int]
-) -> NDArray[np.uint8]:
-    """A packed matrix of zeros, as flat bytes that begin at a cache line."""
-    size = packed_bytes(library, packed_format, shape)
-    raw = np.zeros(size + _LINE_BYTES, np.uint8)
-    begin = -raw.ctypes.data % _LINE_BYTES
-    return raw[begin : begin + size]
-
-
 def pack_rows(
     library: Library,
     packed_format: PackedFormat,
@@ -58,9 +47,9 @@ def pack_rows(
     """Writes stored rows into a packed matrix of `columns` columns; exact where it can be.
 
     `kind`: F32, F16, BF16, Q4_0, Q4_1 or Q8_0. `data`: uint8 `[N, row bytes]`. `rows`: `[N]`, the
-    packed row that each becomes. `packed`: from `allocate_packed`. Several threads may pack
-    different rows of one matrix at once; the interpreter lock is free meanwhile. `native/pack.h`
-    says how numbers are rounded.
+    packed row that each becomes. `packed`: zeros, `packed_bytes` of them, from a cache line on.
+    Several threads may pack different rows of one matrix at once; the interpreter lock is free
+    meanwhile. `native/pack.h` says how numbers are rounded.
 
     Raises `ValueError` for a kind that cannot be packed, and for arrays that do not fit together.
     """

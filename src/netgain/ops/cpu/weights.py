@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from netgain.ops.choices import WeightFormat
 from netgain.ops.cpu.library import Library
-from netgain.ops.cpu.packing import PackedFormat, allocate_packed, pack_rows, packed_bytes
+from netgain.ops.cpu.memory import WeightMemory
+from netgain.ops.cpu.packing import PackedFormat, pack_rows, packed_bytes
 from netgain.ops.stored import StoredRows, StoredType, to_float32
 from netgain.ops.weights import LinearWeight, MatrixSpec
 
@@ -121,13 +122,16 @@ def _places(spec: MatrixSpec) -> NDArray[np.int32]:
 class PackedSink:
     """A `MatrixSink` that packs rows as they come."""
 
-    def __init__(self, library: Library, choice: WeightFormat, spec: MatrixSpec) -> None:
+    def __init__(
+        self, library: Library, memory: WeightMemory, choice: WeightFormat, spec: MatrixSpec
+    ) -> None:
         self._library = library
         self._spec = spec
         self._format = packed_format(choice, spec)
         self._places = _places(spec)
         self._rows = _packed_rows(spec)
-        self._data = allocate_packed(library, self._format, (self._rows, spec.shape[1]))
+        shape = (self._rows, spec.shape[1])
+        self._data = memory.take(packed_bytes(library, self._format, shape))
 
     def write(self, rows: NDArray[np.int32], stored: StoredRows) -> None:
         """See `MatrixSink.write`."""

@@ -12,6 +12,16 @@ namespace {
 
 constexpr int kParts = kTile / kLanes;  // vectors per tile
 
+// How far ahead of its use a weight is asked for. Loads and hardware prefetching alone keep too few
+// cache lines under way to draw what memory can give (see docs/decisions/cpu-backend.md).
+constexpr int64_t kAheadBytes = 12 * 1024;
+
+// Brings `bytes` weights far behind `at` to the second-level cache; past the matrix does no harm.
+inline void fetch_ahead(const uint8_t* at, int64_t bytes) {
+#pragma GCC unroll 16
+  for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(at + kAheadBytes + byte, 0, 2);
+}
+
 // Computes R rows of one tile, from a multiple of R on, into out[r * out_stride + 0..15], without bias.
 using TileKernel = void (*)(const LinearArgs&, int64_t row, int64_t tile, float* out, int64_t out_stride);
 
@@ -34,6 +44,7 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
     for (int r = 0; r < R; ++r) total[r] = zero();
     const uint8_t* block = weights;
     for (int64_t b = 0; b < blocks; ++b, block += block_bytes) {
+      if (part == 0) fetch_ahead(block, block_bytes);
       F dot[R];
       dots<W, R>(block + payload_at, part, values + b * kRowGroup * kBlockValues, sums + b * kRowGroup, dot);
       F scale = load_fp16(block + part * kLanes * 2);

@@ -177,6 +177,14 @@ std::vector<std::pair<int, int64_t>> Plan::timings(bool empty) {
   return timings;
 }
 
+// Chunks are taken in order, by one thread after another: so that each finds what it fetched ahead,
+// chunk i is of the part of the matrix that belongs to thread i modulo their number.
+int64_t Plan::spread(int64_t chunk, int64_t chunks) const {
+  const int64_t threads = pool_.threads(), share = chunks / threads, thread = chunk % threads;
+  if (chunk >= share * threads) return chunk;
+  return thread * share + chunk / threads;
+}
+
 // Cuts `units` (tiles or blocks of output features) and `rows` into chunks of similar cost.
 int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products) {
   if (rows == 0) return 0;
@@ -279,7 +287,8 @@ void Plan::execute(int index, int chunk, int worker) {
     const int64_t end = std::min<int64_t>(static_cast<int64_t>(plan.merges.size()), begin + phase.row_chunk);
     return kernels_.merge(attention_args(op), plan.merges.data() + begin, end - begin);
   }
-  const int64_t unit_chunk = chunk % phase.unit_chunks, row_chunk = chunk / phase.unit_chunks;
+  const int64_t row_chunk = chunk / phase.unit_chunks;
+  const int64_t unit_chunk = spread(chunk % phase.unit_chunks, phase.unit_chunks);
   const int64_t row_begin = row_chunk * phase.row_chunk;
   const int64_t first = is_head(op) ? first_row_of(index) : 0;
   const int64_t rows = is_head(op) ? head_rows_from(first) : rows_of(out);
