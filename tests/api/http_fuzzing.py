@@ -20,7 +20,7 @@ from tests.tiny_served import write_tiny_served
 FLAGS = ("--served-model-name", "tiny", "--max-model-len", "64")
 """A short context: a generated request may ask for a hundred answers that fill it."""
 
-MAX_EXAMPLES = 1300
+MAX_EXAMPLES = 600
 """Per operation: with these, and those of the other phases, there are more than 5,000."""
 
 

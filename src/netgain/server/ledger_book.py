@@ -24,6 +24,8 @@ class ClosedLedger:
     def json(self) -> LedgerJSON:
         """As clients see it."""
         ledger = render(self.record, self.start_ns, self.end_ns, self.first_token_ns)
+        if self.trace_id is None:
+            return ledger
         return msgspec.structs.replace(ledger, trace_id=self.trace_id)
 
 
