@@ -92,7 +92,9 @@ class GenerationApi:
         # Rendering the template counts as tokenising: the request is valid from here on.
         validated_ns = time.monotonic_ns()
         prompt = self._frontend.text.render_chat(
-            body.messages, parse_special=body.netgain.special_tokens_in_messages
+            body.messages,
+            self._frontend.limits(),
+            parse_special=body.netgain.special_tokens_in_messages,
         )
         return self._asked(exchange, body, model, (prompt,), sampling, validated_ns)
 

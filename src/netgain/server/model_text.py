@@ -47,6 +47,7 @@ class ModelText:
     def render_chat(
         self,
         messages: Sequence[ChatMessage],
+        limits: "PromptLimits",
         *,
         parse_special: bool = False,
         add_generation_prompt: bool = True,
@@ -54,15 +55,18 @@ class ModelText:
         """The conversation as the model was trained to read it.
 
         Control tokens written in messages stay text unless `parse_special`. Raises
-        `InvalidRequestError` where the model has no template or it refuses the messages.
+        `InvalidRequestError` where the model has no template or it refuses the messages, `ApiError`
+        (400) where they cannot fit.
         """
         if self._template is None:
             raise InvalidRequestError(
                 "this model has no chat template; use /v1/completions", "messages"
             )
+        plain = [message.for_template() for message in messages]
+        self._check_chars(sum(len(str(one["content"])) for one in plain), limits, "messages")
         return render_quoted(
             self._template,
-            [message.for_template() for message in messages],
+            plain,
             () if parse_special else self._tokenizer.special_tokens,
             add_generation_prompt=add_generation_prompt,
         )
@@ -88,12 +92,7 @@ class ModelText:
             quoting |= isinstance(prompt, RenderedChat) and bool(prompt.quoted)
             if isinstance(text, str):
                 chars += len(text)
-                # Tokenising megabytes only to refuse them would keep everybody waiting.
-                least = len(text) // self._longest_token_bytes
-                if least > limits.max_prompt_tokens:
-                    raise prompt_too_long(
-                        least, limits.max_prompt_tokens, at_least=True, field=field
-                    )
+                self._check_chars(len(text), limits, field)
         # The first quoted conversation prepares a second front of the vocabulary.
         if chars > _LONG_CHARS or quoting:
             return await asyncio.get_running_loop().run_in_executor(
@@ -104,6 +103,12 @@ class ModelText:
     def close(self) -> None:
         """Ends the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _check_chars(self, chars: int, limits: "PromptLimits", field: str) -> None:
+        """Rendering or tokenising megabytes only to refuse them would keep everybody waiting."""
+        least = chars // self._longest_token_bytes
+        if least > limits.max_prompt_tokens:
+            raise prompt_too_long(least, limits.max_prompt_tokens, at_least=True, field=field)
 
     def _tokenize(
         self,

@@ -37,6 +37,7 @@ class TokenApi:
         if body.messages is not None:
             prompt = text.render_chat(
                 body.messages,
+                limits,
                 parse_special=body.special_tokens_in_messages,
                 add_generation_prompt=body.add_generation_prompt,
             )

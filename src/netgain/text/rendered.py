@@ -7,7 +7,7 @@ and put back, as plain characters, when the prompt is encoded.
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from netgain.text.chat_template import ChatTemplate
@@ -24,7 +24,7 @@ class RenderedChat:
 def render_quoted(
     template: ChatTemplate,
     messages: Sequence[Mapping[str, object]],
-    control_tokens: Iterable[str],
+    control_tokens: Sequence[str],
     *,
     add_generation_prompt: bool = True,
 ) -> RenderedChat:
@@ -33,8 +33,11 @@ def render_quoted(
     A mark holds a random part, so no message can contain one. Raises as `ChatTemplate.render`.
     """
     texts = [value for message in messages for value in message.values() if isinstance(value, str)]
+    # Most texts hold not even the beginning of one, and there may be hundreds.
+    beginnings = {token[:2] for token in control_tokens}
+    suspects = [text for text in texts if any(start in text for start in beginnings)]
     used = sorted(
-        (token for token in control_tokens if any(token in text for text in texts)),
+        (token for token in control_tokens if any(token in text for text in suspects)),
         key=len,
         reverse=True,
     )
