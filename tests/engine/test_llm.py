@@ -390,3 +390,70 @@ def test_a_stream_of_a_closed_engine_says_so(default_gguf: Path) -> None:
 def test_what_is_no_prompt_is_refused(llm: LLM, prompts: object) -> None:
     with pytest.raises(InvalidRequestError, match="prompts must be"):
         llm.generate(prompts)  # type: ignore[arg-type]
+
+
+def test_each_prompt_is_answered_n_times_over_blocks_computed_once(llm: LLM) -> None:
+    llm.reset_prefix_cache()
+    params = SamplingParams(seed=5, max_tokens=12, temperature=1.0, ignore_eos=True)
+    alone = [llm.generate(prompt, params)[0] for prompt in (PROMPTS[-1], PROMPTS[0])]
+    llm.reset_prefix_cache()
+    answers = llm.generate([PROMPTS[-1], PROMPTS[0]], params, n=3)
+    prompts = [answer.prompt_token_ids for answer in answers]
+    assert prompts == [alone[0].prompt_token_ids] * 3 + [alone[1].prompt_token_ids] * 3
+    assert (answers[0].token_ids, answers[3].token_ids) == (alone[0].token_ids, alone[1].token_ids)
+    assert len({answer.token_ids for answer in answers}) == 6
+    shared = (len(prompts[0]) - 1) // 16 * 16
+    assert [answer.cached_tokens for answer in answers[:3]] == [0, shared, shared]
+
+
+def test_a_completion_carries_the_log_probabilities_that_were_asked_for(llm: LLM) -> None:
+    params = SamplingParams(temperature=0.0, max_tokens=6, logprobs=2, prompt_logprobs=1)
+    (answer,) = llm.generate(PROMPTS[0], params)
+    assert [one.token_id for one in answer.logprobs] == list(answer.token_ids)
+    # Greedy: each is the likeliest, so the first alternative is the token itself.
+    for entry in answer.logprobs:
+        assert entry.rank == 1
+        assert entry.top[0] == (entry.token_id, entry.logprob)
+        assert entry.top[1][1] <= entry.logprob <= 0
+    assert answer.prompt_logprobs is not None
+    first, *others = answer.prompt_logprobs
+    assert first is None
+    assert tuple(entry.token_id for entry in others if entry) == answer.prompt_token_ids[1:]
+    (plain,) = llm.generate(PROMPTS[0], SamplingParams(temperature=0.0, max_tokens=6))
+    assert (plain.token_ids, plain.logprobs, plain.prompt_logprobs) == (answer.token_ids, (), None)
+
+
+def test_a_stop_string_before_min_tokens_ends_nothing(llm: LLM) -> None:
+    (whole,) = llm.generate(PROMPTS[3], SamplingParams(temperature=0.0, max_tokens=16))
+    stop = whole.text[0]
+    (early,) = llm.generate(
+        PROMPTS[3], SamplingParams(temperature=0.0, max_tokens=16, stop=(stop,))
+    )
+    assert early.text == ""
+    (late,) = llm.generate(
+        PROMPTS[3], SamplingParams(temperature=0.0, max_tokens=16, min_tokens=16, stop=(stop,))
+    )
+    assert late.text.startswith(stop)
+    assert len(late.token_ids) == 16
+
+
+def test_a_biased_token_must_be_in_the_vocabulary(llm: LLM) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        llm.generate("Hello", SamplingParams(logit_bias=((llm.info.vocab_size, 1.0),)))
+    assert refused.value.param == "logit_bias"
+
+
+def test_texts_of_one_meaning_are_embedded_closer_than_others(llm: LLM) -> None:
+    texts = [
+        "The cat sat on the mat and slept.",
+        "A cat was sleeping on a mat.",
+        "def fibonacci(n):\n    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)",
+    ]
+    one, same, other = (
+        torch.tensor(found.vector, dtype=torch.float64) for found in llm.embed(texts)
+    )
+    assert float(one @ one) == pytest.approx(1.0, abs=1e-5)
+    assert float(one @ same) > float(one @ other) + 0.05
+    (alone,) = llm.embed(texts[0])
+    assert alone.vector == pytest.approx(one.tolist(), abs=1e-5)
+    assert alone.ledger is not None

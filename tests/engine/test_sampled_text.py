@@ -132,6 +132,15 @@ def test_samples_of_a_salted_request_share_its_blocks(engine: TinyEngine) -> Non
     assert [one.cached_tokens for one in engine.serve(*request.samples(3))] == [0, 8, 8]
 
 
+def test_with_min_p_of_1_a_hot_draw_is_the_likeliest_token(engine: TinyEngine) -> None:
+    hot = SamplingParams(temperature=50.0, min_p=1.0, seed=3, max_tokens=20, ignore_eos=True)
+    greedy = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
+    neighbour = engine.request(PROMPT, msgspec.structs.replace(hot, min_p=0.0))
+    answer, other = engine.serve(engine.request(PROMPT, hot), neighbour)
+    assert answer.token_ids == engine.generate(PROMPT, greedy).token_ids
+    assert other.token_ids != answer.token_ids
+
+
 def test_no_stop_token_comes_before_min_tokens(
     engine: TinyEngine, alone: dict[str, Answer]
 ) -> None:

@@ -104,6 +104,16 @@ def test_whoever_queues_behind_the_samples_waits_no_longer_for_it() -> None:
     assert rig.outputs[behind]
 
 
+def test_samples_are_admitted_before_those_that_came_after_them() -> None:
+    rig = make_rig(seqs=2, block_tokens=8)
+    ids = rig.arrive_samples(prompt(30), 2, max_tokens=20)
+    behind = [rig.arrive(prompt(9, first=2 + n), max_tokens=20) for n in range(2)]
+    rig.finish_step()
+    rig.finish_step()
+    assert rig.outputs[ids[1]]
+    assert not any(rig.outputs[request_id] for request_id in behind)
+
+
 def ended(rig: Rig) -> dict[RequestId, FinishReason | None]:
     return {request_id: output.finish_reason for request_id, output in rig.ended.items()}
 
