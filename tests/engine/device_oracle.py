@@ -93,6 +93,7 @@ class _Known:
     tokens: list[int]
     tables: list[list[int]]
     salt: str
+    pooling: bool
 
 
 class Rig:
@@ -191,11 +192,15 @@ class Rig:
         """Several samples of one prompt, in one turn of the loop."""
         sampling = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
         samples = self._request(prompt, sampling, salt, timeout_ns).samples(n)
-        for sample in samples:
-            self.requests[sample.id] = sample
-            self.outputs[sample.id] = []
-        self.send(*(RequestArrived(sample) for sample in samples))
+        self.submit(*samples)
         return [sample.id for sample in samples]
+
+    def submit(self, *requests: EngineRequest) -> None:
+        """Requests of the test's own making arrive in one turn of the loop."""
+        for request in requests:
+            self.requests[request.id] = request
+            self.outputs[request.id] = []
+        self.send(*(RequestArrived(request) for request in requests))
 
     def _request(
         self,
@@ -385,6 +390,7 @@ class Rig:
             list(new.tokens),
             [list(table) for table in new.tables],
             self.requests[new.request_id].salt,
+            new.pooling,
         )
 
     def _run_slice(self, piece: Slice) -> int | None:
@@ -392,7 +398,7 @@ class Rig:
         end = piece.start + piece.count
         assert piece.count >= 1
         assert end <= len(known.tokens)
-        assert piece.sample == (end == len(known.tokens))
+        assert piece.sample == (end == len(known.tokens) and not known.pooling)
         size = self._block_tokens
         for group, table in enumerate(known.tables):
             for position in range(end):

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from netgain.engine.events import RequestArrived
 from netgain.engine.messages import EngineRequest, FinishReason, RequestId
 from netgain.engine.sampling_params import MAX_SAMPLES, SamplingParams
 from netgain.errors import InvalidRequestError
@@ -184,8 +183,7 @@ def test_a_sample_of_a_request_that_has_ended_waits_for_nobody() -> None:
     first = rig.arrive(prompt(30), ignore_eos=True)
     rig.drain()
     late = rig.requests[first].samples(2)[1]
-    rig.requests[late.id], rig.outputs[late.id] = late, []
-    rig.send(RequestArrived(late))
+    rig.submit(late)
     rig.drain()
     assert_right_answer(rig, late.id)
     assert rig.ended[late.id].cached_tokens == 24
@@ -204,9 +202,7 @@ def test_samples_have_seeds_of_their_own_that_follow_from_the_first() -> None:
     rig = make_rig()
     sampling = SamplingParams(seed=11)
     one = EngineRequest(id=RequestId("g"), prompt_ids=(1, 2, 3), sampling=sampling)
-    for sample in one.samples(3):
-        rig.requests[sample.id], rig.outputs[sample.id] = sample, []
-    rig.send(*(RequestArrived(sample) for sample in one.samples(3)))
+    rig.submit(*one.samples(3))
     rig.drain()
     seeds = {new.request_id: new.seed for step in rig.steps for new in step.new}
     assert seeds[one.id] == 11
@@ -232,8 +228,7 @@ def test_an_end_of_sequence_before_min_tokens_ends_nothing() -> None:
         rig = make_rig()
         sampling = SamplingParams(temperature=0.0, max_tokens=30, min_tokens=min_tokens)
         arrived = EngineRequest(id=RequestId("m"), prompt_ids=tuple(tokens), sampling=sampling)
-        rig.requests[arrived.id], rig.outputs[arrived.id] = arrived, []
-        rig.send(RequestArrived(arrived))
+        rig.submit(arrived)
         rig.drain()
         answer = rig.outputs[arrived.id]
         assert len(answer) >= earliest

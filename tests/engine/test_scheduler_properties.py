@@ -5,10 +5,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from netgain.config import SchedulerSettings
-from netgain.engine.messages import FinishReason
+from netgain.engine.messages import EngineRequest, FinishReason, RequestId
+from netgain.engine.sampling_params import SamplingParams
 from tests.engine.device_oracle import EOS, OracleTier, Rig, expected_answer
 
-OPERATIONS = ["arrive", "arrive", "step", "step", "step", "step", "abort", "time"]
+OPERATIONS = ["arrive", "arrive", "group", "step", "step", "step", "step", "abort", "time"]
 KV_OPERATIONS = ["load", "load_fails", "transfer", "transfer_fails", "store"]
 
 
@@ -48,6 +49,8 @@ def run_life(data: st.DataObject, *, with_tier: bool) -> Rig:
                 timeout_ns=draw(st.sampled_from([None, None, 30_000_000]), "timeout"),
                 ignore_eos=draw(st.booleans(), "ignore_eos"),
             )
+        elif operation == "group":
+            arrive_group(rig, data, max_model_len)
         elif operation == "step" and rig.outstanding:
             rig.finish_step()
         elif operation == "abort" and rig.requests:
@@ -64,12 +67,37 @@ def run_life(data: st.DataObject, *, with_tier: bool) -> Rig:
     return rig
 
 
+def arrive_group(rig: Rig, data: st.DataObject, max_model_len: int) -> None:
+    """Samples of one prompt, of which something may be wanted at every position."""
+    draw = data.draw
+    length = draw(st.integers(1, max_model_len - 1), "prompt length")
+    pooling = draw(st.booleans(), "pooling")
+    request = EngineRequest(
+        id=RequestId(f"g{len(rig.requests)}"),
+        prompt_ids=tuple((1 + position) % 5 for position in range(length)),
+        sampling=SamplingParams(
+            temperature=0.0,
+            max_tokens=draw(st.sampled_from([1, 3, 12]), "max_tokens"),
+            ignore_eos=True,
+            prompt_logprobs=draw(st.sampled_from([None, 0]), "prompt_logprobs"),
+        ),
+        salt=draw(st.sampled_from(["", "tenant"]), "salt"),
+        timeout_ns=draw(st.sampled_from([None, None, 30_000_000]), "timeout"),
+        pooling=pooling,
+    )
+    rig.submit(*request.samples(draw(st.integers(1, 4), "n")))
+
+
 def assert_all_ended_well(rig: Rig) -> None:
     assert set(rig.ended) == set(rig.requests), "a request never ended"
     assert rig.core.idle
     assert rig.kv.used_blocks == 0, "blocks leaked"
     for request_id, request in rig.requests.items():
         reason = rig.ended[request_id].finish_reason
+        if request.pooling:
+            assert rig.outputs[request_id] == []
+            assert reason in (FinishReason.ABORT, FinishReason.TIMEOUT, FinishReason.STOP)
+            continue
         expected = expected_answer(request, rig.core.max_model_len)
         answer = rig.outputs[request_id]
         if reason in (FinishReason.ABORT, FinishReason.TIMEOUT):
