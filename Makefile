@@ -19,7 +19,7 @@ help:
 	@echo "              (make serve ARGS='--port 9000' passes arguments on; see netgain serve --help)"
 	@echo "              (make install PIP_ARGS='--index-url ...' chooses where packages come from)"
 	@echo "make test     install and run the tests"
-	@echo "make fuzz-http   at least 5,000 generated requests against a tiny model; fails for any server error"
+	@echo "make fuzz-http   5,000 generated requests and more (ten minutes) against a tiny model; fails for any server error"
 	@echo "make docs     write the tables in docs/ that are made from the code"
 	@echo "make lint     ruff, mypy --strict, import-linter; warnings and format of the C++"
 	@echo "make format   let ruff and clang-format format and fix what they can"
