@@ -12,13 +12,15 @@ CPP_TESTS := $(wildcard tests/ops/*.cpp tests/ops/*/*.cpp tests/ops/*/*.h)
 HOOK := hatch_build.py $(CPU)/build.py $(CPU)/sources.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install native pull serve test lint format bench-peers clean
+.PHONY: help install native pull serve test fuzz-http lint format bench-peers docs clean
 
 help:
 	@echo "make serve    install, fetch the default model, serve on http://127.0.0.1:8000"
 	@echo "              (make serve ARGS='--port 9000' passes arguments on; see netgain serve --help)"
 	@echo "              (make install PIP_ARGS='--index-url ...' chooses where packages come from)"
 	@echo "make test     install and run the tests"
+	@echo "make fuzz-http   5,000 generated requests and more (ten minutes) against a tiny model; fails for any server error"
+	@echo "make docs     write the tables in docs/ that are made from the code"
 	@echo "make lint     ruff, mypy --strict, import-linter; warnings and format of the C++"
 	@echo "make format   let ruff and clang-format format and fix what they can"
 	@echo "make native   compile the native CPU library again (CXX=... chooses the compiler)"
@@ -60,6 +62,12 @@ serve: install
 test: install
 	@$(BIN)/netgain pull
 	@$(BIN)/python -m pytest $(ARGS)
+
+fuzz-http: install
+	@$(BIN)/python -m tests.api.http_fuzzing $(ARGS)
+
+docs: install
+	@$(BIN)/python -m netgain.server.reference docs/http-api.md
 
 lint: install
 	@$(BIN)/ruff check .

@@ -119,7 +119,10 @@ class ServerSettings(_Section):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    served_model_name: str | None = None
+    served_model_name: tuple[Annotated[str, Field(min_length=1, max_length=512)], ...] = ()
+    """What clients may call the model; default: what it was started as."""
+    embedding_model: str | None = Field(default=None, min_length=1)
+    """A sentence encoder for `/v1/embeddings`: a checkpoint folder, or a known installed one."""
     api_key: str | None = Field(default=None, min_length=1)
     max_queue: int = Field(default=256, ge=0)
     """Requests that may wait in the engine; one more is answered 429 with Retry-After."""
@@ -128,6 +131,11 @@ class ServerSettings(_Section):
     ledger_history: int = Field(default=4096, ge=0, le=1 << 20)
     """Ended requests whose ledger `/v1/requests/{id}/ledger` still answers."""
     max_body_bytes: Bytes = 8 << 20
+    """A larger request body is answered 413."""
+    cors_origins: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Origins whose web pages may read answers; `*` is all of them."""
+    log_requests: bool = False
+    """One line for each ended request: ids, reason and token counts, never text."""
     shutdown_grace_s: float = Field(default=10.0, ge=0, le=3600)
     """How long requests in flight may go on once the server was told to stop."""
 
@@ -147,6 +155,8 @@ _NAMES_OUTSIDE: Final = {
     "dtype": "kv_dtype",
     "step_time_target_s": "step_time_target",
     "request_timeout_s": "request_timeout",
+    "max_body_bytes": "max_body",
+    "cors_origins": "cors_origin",
     "shutdown_grace_s": "shutdown_grace",
 }
 """What options and arguments call a field that carries its unit here."""
@@ -158,7 +168,8 @@ def checked(section: type[AnySection], values: Mapping[str, object]) -> AnySecti
         return section.model_validate(values)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        field = str(fault["loc"][-1]) if fault["loc"] else "settings"
+        names = [part for part in fault["loc"] if isinstance(part, str)]
+        field = names[-1] if names else "settings"
         where = _NAMES_OUTSIDE.get(field, field)
         raise ConfigurationError(
             f"{where}: {fault['msg'].removeprefix('Value error, ')}"

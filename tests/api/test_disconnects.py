@@ -55,11 +55,13 @@ def test_leaving_during_decode_frees_everything(server: ServerUnderTest, stream:
 
 def test_leaving_during_prefill_frees_everything(server: ServerUnderTest) -> None:
     prefilled = server.metric("netgain_prefill_tokens_total")
+    aborted = server.metric("netgain_requests_total", finish_reason="abort")
     prompt = "".join(f"Item {number} is unlike any other. " for number in range(220))
     with RawRequest(server.port, COMPLETIONS, {"prompt": prompt, "max_tokens": 500}):
         assert within(10, lambda: server.metric("netgain_prefill_tokens_total") > prefilled)
         assert running(server) == 1
     assert within(1, lambda: is_idle(server))
+    assert server.metric("netgain_requests_total", finish_reason="abort") == aborted + 1
 
 
 def test_leaving_the_queue_frees_the_place(narrow: ServerUnderTest) -> None:
@@ -69,6 +71,9 @@ def test_leaving_the_queue_frees_the_place(narrow: ServerUnderTest) -> None:
             assert within(10, lambda: waiting(narrow) == 1)
         assert within(1, lambda: waiting(narrow) == 0)
         assert running(narrow) == 1
+        assert within(
+            1, lambda: narrow.metric("netgain_requests_total", finish_reason="abort") == 1
+        )
     assert within(1, lambda: is_idle(narrow))
 
 

@@ -8,7 +8,7 @@ import pytest
 from netgain.engine.client import OutputEvent, OutputStream, StepArrival
 from netgain.engine.ipc_client import IpcEngineClient
 from netgain.engine.messages import FinishReason, RequestId, RequestOutput
-from netgain.server.generation import Arrival, Generation
+from netgain.server.generation import Arrival, Generation, Prompt
 from netgain.server.metrics import ServerMetrics
 from netgain.text.stream import TextStream
 from netgain.text.tokenizer import BYTE_OF_CHAR, Tokenizer, TokenType
@@ -39,8 +39,10 @@ def finished(
     events = OutputStream(0, 0)
     for output in outputs:
         events.push(OutputEvent(output, StepArrival(0, 0, 0, 0)))
-    generation = Generation(ID, 1, events, text, Arrival(0, 0), 0, client, ServerMetrics())
-    return generation, asyncio.run(generation.advance())
+    generation = Generation(
+        ID, Prompt((1,)), events, text, Arrival(0, 0), 0, client, ServerMetrics()
+    )
+    return generation, asyncio.run(generation.advance()).text
 
 
 def outputs(ids: list[int], reason: FinishReason, stop_token: int | None) -> list[RequestOutput]:

@@ -4,12 +4,12 @@ import pytest
 from pydantic import ValidationError
 
 from netgain.server.errors import ApiError
+from netgain.server.prompts import parse_prompts
 from netgain.server.protocol import (
     IGNORED_FIELDS,
     UNBUILT_FIELDS,
     ChatRequest,
     CompletionRequest,
-    parse_prompts,
 )
 
 
@@ -27,17 +27,16 @@ def test_a_prompt_has_four_forms(prompt: object, expected: tuple[object, ...]) -
 
 
 def test_defaults_are_those_of_openai() -> None:
-    sampling = CompletionRequest.parse({"prompt": "x"})
-    params = sampling.sampling(sampling.limit())
+    params = CompletionRequest.parse({"prompt": "x"}).sampling()
     assert (params.temperature, params.top_p, params.max_tokens) == (1.0, 1.0, 16)
     chat = ChatRequest.parse({"messages": [{"role": "user", "content": "x"}]})
-    assert chat.limit() is None
+    assert chat.sampling().max_tokens is None
 
 
 def test_the_newer_name_of_the_limit_wins() -> None:
     fields = {"messages": [{"role": "user", "content": "x"}]}
     both = ChatRequest.parse({**fields, "max_tokens": 3, "max_completion_tokens": 5})
-    assert both.limit() == 5
+    assert both.sampling().max_tokens == 5
 
 
 def test_every_unbuilt_field_accepts_null_and_refuses_what_asks_for_something() -> None:
@@ -47,6 +46,56 @@ def test_every_unbuilt_field_accepts_null_and_refuses_what_asks_for_something() 
             CompletionRequest.parse({"prompt": "x", name: 12345})
         assert caught.value.status == 400
         assert caught.value.detail.param == name
+        for harmless in UNBUILT_FIELDS[name].harmless:
+            CompletionRequest.parse({"prompt": "x", name: harmless})
+
+
+def test_null_is_the_same_as_leaving_a_field_out() -> None:
+    optional = {
+        name: None for name, field in ChatRequest.model_fields.items() if not field.is_required()
+    }
+    plain = ChatRequest.parse({"messages": [USER]})
+    assert ChatRequest.parse({"messages": [USER], **optional}) == plain
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"min_p": 0.1}, {"min_p": 0.1}),
+        ({"repetition_penalty": 1.5}, {"repetition_penalty": 1.5}),
+        ({"presence_penalty": -2}, {"presence_penalty": -2.0}),
+        ({"frequency_penalty": 2}, {"frequency_penalty": 2.0}),
+        ({"logit_bias": {"5": 1, "7": -100}}, {"logit_bias": ((5, 1.0), (7, -100.0))}),
+        ({"min_tokens": 3}, {"min_tokens": 3}),
+        ({"ignore_eos": True}, {"ignore_eos": True}),
+        ({"stop_token_ids": [3]}, {"stop_token_ids": (3,)}),
+        ({"stop": "x"}, {"stop": ("x",)}),
+        ({"seed": -5}, {"seed": -5}),
+        ({"logprobs": 0}, {"logprobs": 0, "prompt_logprobs": None}),
+        ({"logprobs": 2, "echo": True}, {"logprobs": 2, "prompt_logprobs": 2}),
+        ({"logprobs": 2, "echo": True, "prompt_logprobs": 4}, {"prompt_logprobs": 4}),
+        ({"max_tokens": 0, "echo": True}, {"max_tokens": 1}),
+    ],
+)
+def test_each_field_reaches_the_engine(
+    fields: dict[str, object], expected: dict[str, object]
+) -> None:
+    params = CompletionRequest.parse({"prompt": "x", **fields}).sampling()
+    assert {name: getattr(params, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"logprobs": True}, 0),
+        ({"logprobs": True, "top_logprobs": 20}, 20),
+        ({"logprobs": False}, None),
+    ],
+)
+def test_a_chat_asks_for_logprobs_with_two_fields(
+    fields: dict[str, object], expected: int | None
+) -> None:
+    assert ChatRequest.parse({"messages": [USER], **fields}).sampling().logprobs == expected
 
 
 def test_ignored_fields_change_nothing() -> None:

@@ -2,7 +2,7 @@
 
 from netgain.ledger.record import LedgerRecord
 from netgain.server.ledger_book import ClosedLedger, LedgerBook
-from netgain.server.request_id import request_id
+from netgain.server.request_id import distinct, request_id
 from netgain.server.salt import cache_salt
 
 LEDGER = (ClosedLedger(LedgerRecord(()), 0, 1, None),)
@@ -24,16 +24,16 @@ def test_the_salt_does_not_tell_the_key() -> None:
 def test_an_id_that_is_taken_gets_a_suffix_even_after_its_request_ended() -> None:
     book = LedgerBook(10)
     book.begin("mine")
-    assert request_id("mine", book) != "mine"
+    assert distinct("mine", book) != "mine"
     book.end("mine", LEDGER)
-    assert request_id("mine", book).startswith("mine-")
-    assert request_id("other", book) == "other"
+    assert distinct("mine", book).startswith("mine-")
+    assert distinct("other", book) == "other"
 
 
 def test_unusable_ids_are_replaced() -> None:
-    book = LedgerBook(10)
     for asked in (None, "", "a b", "x" * 200, "né", "a\nb"):
-        assert request_id(asked, book) != asked
+        assert request_id(asked) != asked
+    assert request_id("my-own.id_1") == "my-own.id_1"
 
 
 def test_the_oldest_ledgers_make_room() -> None:

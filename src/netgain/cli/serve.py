@@ -26,7 +26,10 @@ def serve(
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
     ] = _SERVER.port,
     served_model_name: Annotated[
-        str | None, typer.Option(help="The name clients ask for.", show_default="the model's")
+        list[str] | None,
+        typer.Option(
+            help="The name clients ask for; may be given several times.", show_default="the model's"
+        ),
     ] = None,
     max_model_len: options.MaxModelLen = None,
     max_num_seqs: Annotated[
@@ -52,10 +55,31 @@ def serve(
     weights: options.Weights = _ENGINE.model.weights,
     numerics: options.NumericsMode = _ENGINE.model.numerics,
     kv_dtype: options.KVDType = _ENGINE.kv.dtype,
+    embedding_model: Annotated[
+        str | None,
+        typer.Option(
+            help="A sentence encoder for /v1/embeddings: all-minilm-l6-v2, or a BERT checkpoint.",
+            show_default="the served model's hidden states",
+        ),
+    ] = None,
     api_key: Annotated[
         str | None,
         typer.Option(envvar="NETGAIN_API_KEY", help="Clients must send it as a bearer token."),
     ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A web page's origin that may read answers; may be given several times, * is all.",
+            show_default="none",
+        ),
+    ] = None,
+    max_body: Annotated[
+        str, typer.Option(help="Largest request body, for example 8MiB; more is answered 413.")
+    ] = "8MiB",
+    log_requests: Annotated[
+        bool,
+        typer.Option("--log-requests", help="A line for each ended request; never its text."),
+    ] = _SERVER.log_requests,
     max_queue: Annotated[
         int, typer.Option(help="Requests that may wait; one more is answered 429.")
     ] = _SERVER.max_queue,
@@ -105,8 +129,12 @@ def serve(
             "server": {
                 "host": host,
                 "port": port,
-                "served_model_name": served_model_name,
+                "served_model_name": tuple(served_model_name or ()),
+                "embedding_model": embedding_model,
                 "api_key": api_key,
+                "cors_origins": tuple(cors_origin or ()),
+                "max_body_bytes": max_body,
+                "log_requests": log_requests,
                 "max_queue": max_queue,
                 "request_timeout_s": request_timeout,
                 "shutdown_grace_s": shutdown_grace,
@@ -152,15 +180,18 @@ def _run(
 
     from netgain.cli.report import engine_line
     from netgain.server.listen import url_of
+    from netgain.server.request_log import log_requests
     from netgain.server.run import ServerRun
 
+    if settings.server.log_requests:
+        log_requests()
     url = url_of(listener)
-    name = settings.server.served_model_name or settings.engine.model.model
-    typer.echo(f"loading {name}")
+    names = settings.server.served_model_name or (settings.engine.model.model,)
+    typer.echo(f"loading {names[0]}")
     run = ServerRun(
         settings,
         model_path,
-        name,
+        names,
         listener,
         directory,
         spawn,

@@ -38,6 +38,7 @@ from netgain.ledger.request_ledger import RequestLedger
 from netgain.ledger.stages import LedgerStage
 from netgain.models.chat_template_source import load_chat_template
 from netgain.models.tokenizer_source import load_tokenizer
+from netgain.text.rendered import render_quoted
 from netgain.text.stream import TextStream
 
 Prompt: TypeAlias = str | Sequence[int]
@@ -257,12 +258,17 @@ class LLM:
     def chat_prompt(self, messages: Sequence[Message]) -> list[int]:
         """The token ids of a conversation in the model's chat template.
 
+        Control tokens written in messages stay text; put them into token ids where they should act.
         Raises `InvalidRequestError` if the model has no template or the template refuses.
         """
         if self._chat_template is None:
             raise InvalidRequestError("this model has no chat template; send a plain prompt")
-        rendered = self._chat_template.render([dict(message) for message in messages])
-        return self.tokenizer.encode(rendered)
+        rendered = render_quoted(
+            self._chat_template,
+            [dict(message) for message in messages],
+            self.tokenizer.special_tokens,
+        )
+        return self.tokenizer.encode_quoted(rendered.text, rendered.quoted)
 
     def chat(
         self, messages: Sequence[Message], sampling_params: SamplingParams | None = None

@@ -117,7 +117,8 @@ class LedgerJSON(msgspec.Struct, frozen=True):
     `e2e_s` is timed on its own (at the socket, where there is one), not summed from the stages;
     `other_s` is what the stages leave unexplained. `cost_s` is measured engine time shared out by
     the calibrated step-time model; `interference_s` and `net_gain` savings are calibrated
-    estimates, the net gain's costs are measured.
+    estimates, the net gain's costs are measured. `trace_id`, where the request
+    came with a `traceparent`, is its trace's.
     """
 
     e2e_s: float
@@ -128,6 +129,7 @@ class LedgerJSON(msgspec.Struct, frozen=True):
     interference_s: float
     handoffs: tuple[HandoffJSON, ...]
     net_gain: dict[Technique, NetGainJSON]
+    trace_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def covered_ns(stages: Iterable[Interval], start_ns: int, end_ns: int) -> int:

@@ -1,5 +1,6 @@
 """Errors as OpenAI clients expect them, and which status each kind gets."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -8,6 +9,7 @@ from netgain.errors import EngineDeadError, InvalidRequestError, NetgainError
 
 RETRY_AFTER_S: Final = 1
 RESTART_RETRY_AFTER_S: Final = 5
+_MAX_SHOWN_CHARS: Final = 64
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
@@ -53,11 +55,12 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
     return ApiError(400, message, param=param, code=code)
 
 
-def model_not_found(name: str, served: str) -> ApiError:
+def model_not_found(name: str, served: Sequence[str]) -> ApiError:
     """404, as OpenAI answers for an unknown model."""
+    known = ", ".join(map(repr, served))
     return ApiError(
         404,
-        f"the model {name!r} does not exist; this server serves {served!r}",
+        f"the model {name[:_MAX_SHOWN_CHARS]!r} does not exist; this server serves {known}",
         param="model",
         code="model_not_found",
     )
@@ -97,9 +100,12 @@ def unavailable(message: str, code: str, retry_after_s: int = RESTART_RETRY_AFTE
 
 
 def deadline_exceeded() -> ApiError:
-    """504: the request's own deadline passed; the official client must not simply repeat it."""
+    """408: the request's own deadline passed; the official client must not simply repeat it.
+
+    Not a 5xx: nothing failed, the client (or the operator) allowed too little time.
+    """
     return ApiError(
-        504,
+        408,
         "the request's deadline passed before it was finished; raise netgain.timeout_s "
         "(or --request-timeout), or ask for fewer tokens",
         kind="timeout_error",

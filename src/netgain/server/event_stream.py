@@ -12,10 +12,18 @@ from starlette.types import Receive, Scope, Send
 from netgain.errors import EngineDeadError
 from netgain.server.errors import ApiError, as_api_error
 from netgain.server.exchange import Exchange
-from netgain.server.generation import Generation
+from netgain.server.generation import Generation, ScoredToken
 from netgain.server.json_response import error_response
+from netgain.server.logprobs import (
+    chat_logprobs,
+    completion_logprobs,
+    echoed_logprobs,
+    echoed_text,
+    prompt_logprobs,
+)
 from netgain.server.metrics import ServerMetrics
 from netgain.server.responses import LedgerPart, Usage, ledger_part, usage_of
+from netgain.text.tokenizer import Tokenizer
 
 _encode: Final = msgspec.json.encode
 _DONE: Final = b"data: [DONE]\n\n"
@@ -39,10 +47,12 @@ class ChunkFormat:
         opening = b'"delta":{"content":' if self._chat else b'"text":'
         return self._start + b'{"index":' + _encode(index) + b"," + opening
 
-    def tail(self) -> bytes:
-        """All of a chunk after its text."""
-        closing = b"}" if self._chat else b""
-        return closing + b',"logprobs":null,"finish_reason":null}' + self._end + b"}\n\n"
+    def tail(self, logprobs: bytes = b"null", prompt_logprobs: bytes = b"") -> bytes:
+        """All of a chunk after its text; both arguments are JSON."""
+        closing = b'},"logprobs":' if self._chat else b',"logprobs":'
+        if prompt_logprobs:
+            logprobs += b',"prompt_logprobs":' + prompt_logprobs
+        return closing + logprobs + b',"finish_reason":null}' + self._end + b"}\n\n"
 
     def role(self, index: int) -> bytes:
         """A chat stream's first chunk of a choice; nothing for completions."""
@@ -85,10 +95,14 @@ def _netgain(part: LedgerPart | None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What the last events of a stream hold."""
+    """What a stream holds beside its text; `usage` and `ledger` come with its last events."""
 
     usage: bool
     ledger: bool
+    chat: bool
+    echo: bool
+    logprobs: bool
+    prompt_logprobs: bool
 
 
 class EventStream(Response):
@@ -102,16 +116,17 @@ class EventStream(Response):
         chunks: ChunkFormat,
         options: StreamOptions,
         metrics: ServerMetrics,
+        tokenizer: Tokenizer,
     ) -> None:
         super().__init__()
         del self.headers["content-length"]
         self.headers["cache-control"] = "no-cache"
         self.headers["x-accel-buffering"] = "no"
-        self.headers["x-request-id"] = exchange.id
         self._exchange = exchange
         self._chunks = chunks
         self._options = options
         self._metrics = metrics
+        self._tokenizer = tokenizer
         self._started = False
         self._unfinished = len(exchange.generations)
         self._last_token_ns = 0
@@ -126,7 +141,7 @@ class EventStream(Response):
                 failure = as_api_error(error)
                 self._metrics.http_errors[failure.status] += 1
                 if not self._started:
-                    response = error_response(failure, self._exchange.id)
+                    response = error_response(failure)
                     await response(scope, receive, send)
                     return
                 event = b"data: " + failure.body() + b"\n\n" + _DONE
@@ -153,10 +168,18 @@ class EventStream(Response):
         head, tail = self._chunks.head(index), self._chunks.tail()
         opening = self._chunks.role(index)
         times = self._exchange.times
+        offset = 0
+        asks_about_prompt = self._options.echo or self._options.prompt_logprobs
         while not generation.ended:
-            text = await generation.advance()
-            if text:
-                await self._write(send, opening + head + _encode(text) + tail)
+            delta = await generation.advance()
+            if asks_about_prompt:
+                asks_about_prompt = False
+                chunk, offset = await self._prompt_chunk(index, generation)
+                opening += chunk
+            if delta.text or delta.tokens:
+                if self._options.logprobs:
+                    tail = self._chunks.tail(self._logprobs(delta.tokens, offset))
+                await self._write(send, opening + head + _encode(delta.text) + tail)
                 opening = b""
                 self._last_token_ns = times.last_write_ns
                 generation.shown(self._last_token_ns)
@@ -177,6 +200,27 @@ class EventStream(Response):
                 index, generation.finish_reason.value, self._ledgers() if last else None
             ),
         )
+
+    async def _prompt_chunk(self, index: int, generation: Generation) -> tuple[bytes, int]:
+        """The chunk that echoes the prompt, or holds its logprobs; and the echo's characters."""
+        options, tokenizer, prompt = self._options, self._tokenizer, generation.prompt
+        scores = await generation.prompt_scores()
+        if generation.ended and self._exchange.failure() is not None:
+            return b"", 0
+        text = echoed_text(tokenizer, prompt) if options.echo else ""
+        logprobs = b"null"
+        if options.echo and options.logprobs and scores is not None:
+            logprobs = _encode(echoed_logprobs(tokenizer, prompt, scores))
+        of_prompt = b""
+        if options.prompt_logprobs and scores is not None:
+            of_prompt = _encode(prompt_logprobs(tokenizer, scores))
+        chunk = self._chunks.head(index) + _encode(text) + self._chunks.tail(logprobs, of_prompt)
+        return chunk, len(text)
+
+    def _logprobs(self, tokens: tuple[ScoredToken, ...], offset: int) -> bytes:
+        if self._options.chat:
+            return _encode(chat_logprobs(self._tokenizer, tokens))
+        return _encode(completion_logprobs(self._tokenizer, tokens, offset))
 
     async def _write_end(self, send: Send) -> None:
         usage = b""

@@ -8,7 +8,9 @@ from starlette.requests import Request
 from netgain.server.errors import ApiError
 from netgain.server.frontend import Frontend, Job
 from netgain.server.generation import Generation
+from netgain.server.identity import identity_of
 from netgain.server.ledger_book import ClosedLedger
+from netgain.server.request_id import distinct
 from netgain.server.socket_timing import SocketTimes, socket_times
 
 
@@ -18,8 +20,11 @@ class Exchange:
     A client that goes away is noticed at once, streaming or not, and its requests are aborted.
     """
 
-    def __init__(self, request: Request, id_: str, frontend: Frontend) -> None:
-        self.id = id_
+    def __init__(self, request: Request, frontend: Frontend) -> None:
+        identity = identity_of(request)
+        identity.id = distinct(identity.id, frontend.book)
+        self.id = identity.id
+        self.trace_id = identity.trace_id
         self.times: SocketTimes = socket_times(request)
         self.generations: tuple[Generation, ...] = ()
         self._request = request
@@ -27,19 +32,26 @@ class Exchange:
         self._places = 0
         self._gone = False
         self._watch: asyncio.Task[None] | None = None
-        frontend.book.begin(id_)
+        frontend.book.begin(self.id)
 
     async def open(self, job: Job) -> tuple[Generation, ...]:
-        """Admits, tokenises and submits. Raises `ApiError`, `NetgainError`."""
-        self._frontend.admit(len(job.prompts))
-        self._places = len(job.prompts)
-        # The body was read to its end: whatever is received next is the client's leaving.
-        self._watch = asyncio.ensure_future(self._until_gone())
-        self.generations = await self._frontend.open(job)
+        """Admits, tokenises and submits; returns what is new among the generations.
+
+        Where there were others before, they have ended, and their places serve the new ones as far
+        as they go. Raises `ApiError`, `NetgainError`.
+        """
+        wanted = max(job.places - self._places, 0)
+        self._frontend.admit(wanted, "n" if job.samples > 1 else job.field)
+        self._places += wanted
+        if self._watch is None:
+            # The body was read to its end: whatever is received next is the client's leaving.
+            self._watch = asyncio.ensure_future(self._until_gone())
+        opened = await self._frontend.open(job)
+        self.generations += opened
         if self._gone:
             self._abort()
             raise ApiError(499, "the client went away", code="client_disconnected")
-        return self.generations
+        return opened
 
     def failure(self) -> ApiError | None:
         """The first error among the generations that ended."""
@@ -50,7 +62,10 @@ class Exchange:
 
     def ledgers(self, delivered_ns: int, end_ns: int) -> tuple[ClosedLedger, ...]:
         """Each generation's ledger as of now."""
-        return tuple(generation.ledger(delivered_ns, end_ns) for generation in self.generations)
+        return tuple(
+            generation.ledger(delivered_ns, end_ns, self.trace_id)
+            for generation in self.generations
+        )
 
     def close(self) -> None:
         """The last byte was written, or never will be."""

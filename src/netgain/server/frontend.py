@@ -16,27 +16,40 @@ from netgain.server.errors import (
     overloaded,
     unavailable,
 )
-from netgain.server.generation import Arrival, Generation
+from netgain.server.generation import Arrival, Generation, Prompt
 from netgain.server.ledger_book import ClosedLedger, LedgerBook
 from netgain.server.metrics import ServerMetrics
 from netgain.server.model_text import ModelText, PromptLimits
-from netgain.server.protocol import PromptText
+from netgain.server.prompts import PromptText
+from netgain.server.request_log import REQUESTS
+from netgain.text.rendered import RenderedChat
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A validated request: what to generate, for how long at most, who may share its prefixes.
 
-    `templated`: the prompts carry their own special tokens. `timeout_s` counts from arrival.
+    `field`: what the client calls its prompts. `samples`: answers of each. `discards_answer`: only
+    the prompt is wanted (its logprobs, its echo). `pooling`: nothing is generated but the prompts'
+    embeddings. `timeout_s` counts from arrival.
     """
 
     id: str
-    prompts: Sequence[PromptText]
+    prompts: Sequence[PromptText | RenderedChat]
     sampling: SamplingParams
     arrival: Arrival
-    templated: bool = False
+    field: str = "prompt"
+    samples: int = 1
+    discards_answer: bool = False
+    pooling: bool = False
     timeout_s: float | None = None
     salt: str = ""
+    trace_id: str | None = None
+
+    @property
+    def places(self) -> int:
+        """Requests that the engine will hold for it."""
+        return len(self.prompts) * self.samples
 
 
 class Frontend:
@@ -59,7 +72,7 @@ class Frontend:
         self._max_running = max_running
         self._max_queue = max_queue
         self._held = 0
-        self._open: dict[str, tuple[Generation, ...]] = {}
+        self._open: dict[str, tuple[tuple[Generation, ...], str | None]] = {}
         self._draining = False
         self._numbers = itertools.count()
 
@@ -83,19 +96,19 @@ class Frontend:
         info = self._ready_info()
         return PromptLimits(info.max_model_len - 1, info.vocab_size)
 
-    def admit(self, requests: int) -> None:
+    def admit(self, requests: int, param: str = "prompt") -> None:
         """Takes places for so many requests, until `release`.
 
-        Raises `ApiError`: 503 while no engine serves, 429 when the queue is full, 400 for more than
-        there ever is room for.
+        Raises `ApiError`: 503 while no engine serves, 429 when the queue is full, 400 (for `param`)
+        for more than there ever is room for.
         """
         self._ready_info()
         most = self._max_running + self._max_queue
         if requests > most:
             raise bad_request(
-                f"{requests} prompts at once are more than this server ever holds ({most}): send "
-                "fewer, or raise --max-queue",
-                "prompt",
+                f"{requests} answers at once are more than this server ever holds ({most}): send "
+                "fewer prompts or a smaller n, or raise --max-queue",
+                param,
             )
         after = self._held + requests
         # Whoever does not fit into the steps waits; the engine may also run fewer than it could.
@@ -109,10 +122,14 @@ class Frontend:
         self._held -= requests
 
     async def open(self, job: Job) -> tuple[Generation, ...]:
-        """Tokenises and submits. Raises `ApiError` (400, 503) or `InvalidRequestError`."""
+        """Tokenises and submits, beside what is open under the same id already.
+
+        Raises `ApiError` (400, 503) or `InvalidRequestError`.
+        """
         limits = self.limits()
-        prompts = await self._text.tokenize(job.prompts, limits, templated=job.templated)
-        if job.sampling.max_tokens is not None:
+        job.sampling.check_vocabulary(limits.vocab_size)
+        prompts = await self._text.tokenize(job.prompts, limits, job.field)
+        if job.sampling.max_tokens is not None and not job.pooling:
             _check_room(prompts, job.sampling.max_tokens, limits.max_prompt_tokens + 1)
         tokenized_ns = time.monotonic_ns()
         timeout_ns = None
@@ -122,45 +139,67 @@ class Frontend:
                 raise deadline_exceeded()
         generations: list[Generation] = []
         try:
-            for ids in prompts:
+            for prompt in prompts:
                 # No client can ask for an id with a slash, and no number comes twice: an engine
                 # id is never that of another request, nor of one that is still being aborted.
-                engine_id = RequestId(f"{job.id}/{next(self._numbers)}")
-                events = self._client.submit(
-                    EngineRequest(
-                        id=engine_id,
-                        prompt_ids=ids,
-                        sampling=job.sampling,
-                        salt=job.salt,
-                        timeout_ns=timeout_ns,
-                    )
+                request = EngineRequest(
+                    id=RequestId(f"{job.id}/{next(self._numbers)}"),
+                    prompt_ids=prompt.ids,
+                    sampling=job.sampling,
+                    salt=job.salt,
+                    timeout_ns=timeout_ns,
+                    pooling=job.pooling,
                 )
-                text = self._text.stream(job.sampling.stop)
-                generations.append(
-                    Generation(
-                        engine_id,
-                        len(ids),
-                        events,
-                        text,
-                        job.arrival,
-                        tokenized_ns,
-                        self._client,
-                        self._metrics,
-                    )
-                )
+                first: Generation | None = None
+                for sample in request.samples(job.samples):
+                    generation = self._submit(sample, prompt, job, tokenized_ns, first)
+                    first = first or generation
+                    generations.append(generation)
         except BaseException:
             for generation in generations:
                 generation.abort()
             raise
         opened = tuple(generations)
-        self._open[job.id] = opened
+        before, _ = self._open.get(job.id, ((), None))
+        self._open[job.id] = (before + opened, job.trace_id)
         return opened
+
+    def _submit(
+        self,
+        request: EngineRequest,
+        prompt: Prompt,
+        job: Job,
+        tokenized_ns: int,
+        first: Generation | None,
+    ) -> Generation:
+        return Generation(
+            request.id,
+            prompt,
+            self._client.submit(request),
+            self._text.stream(job.sampling.stop, job.sampling.min_tokens),
+            job.arrival,
+            tokenized_ns,
+            self._client,
+            self._metrics,
+            trace=None if job.sampling.logprobs is None else self._text.trace(),
+            first_sample=first,
+            discards_answer=job.discards_answer,
+        )
 
     def close(self, id_: str, end_ns: int) -> tuple[ClosedLedger, ...]:
         """The exchange is over; what is left of it in the engine is ended."""
-        generations = self._open.pop(id_, ())
-        ledgers = tuple(generation.close(end_ns) for generation in generations)
+        generations, trace_id = self._open.pop(id_, ((), None))
+        ledgers = tuple(generation.close(end_ns, trace_id) for generation in generations)
         self._book.end(id_, ledgers)
+        for generation in generations:
+            REQUESTS.info(
+                "request=%s trace=%s finish=%s prompt_tokens=%d generated_tokens=%d",
+                id_,
+                trace_id or "-",
+                generation.finish_reason or "abort",
+                generation.prompt_tokens,
+                generation.completion_tokens,
+            )
         return ledgers
 
     def failure(self, generation: Generation) -> ApiError | None:
@@ -183,7 +222,7 @@ class Frontend:
 
     def abort_all(self) -> None:
         """Ends whatever still runs."""
-        for generations in list(self._open.values()):
+        for generations, _ in list(self._open.values()):
             for generation in generations:
                 generation.abort()
 
@@ -198,8 +237,8 @@ class Frontend:
         raise unavailable("the engine ended and is being restarted", "engine_unavailable")
 
 
-def _check_room(prompts: Sequence[Sequence[int]], max_tokens: int, context: int) -> None:
-    longest = max(map(len, prompts))
+def _check_room(prompts: Sequence[Prompt], max_tokens: int, context: int) -> None:
+    longest = max(len(prompt.ids) for prompt in prompts)
     if longest + max_tokens > context:
         raise bad_request(
             f"the prompt has {longest} tokens and max_tokens asks for {max_tokens} more; this "

@@ -1,18 +1,22 @@
 """One prompt's life on this side of the engine: token ids become text, times become a ledger."""
 
+import asyncio
 import time
+from collections import deque
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from netgain.engine.client import EngineClient, OutputEvent, OutputStream, StepArrival
-from netgain.engine.messages import FinishReason, RequestId, RequestOutput
+from netgain.engine.messages import FinishReason, RequestId, RequestOutput, TokenLogprob
 from netgain.errors import EngineDeadError
 from netgain.ledger.record import Handoff, LedgerRecord
 from netgain.ledger.request_ledger import RequestLedger
 from netgain.ledger.stages import HandoffKind, LedgerStage
 from netgain.server.ledger_book import ClosedLedger
 from netgain.server.metrics import RequestSummary, ServerMetrics
-from netgain.text.stream import TextStream
+from netgain.text.stream import TextDelta, TextStream
+from netgain.text.token_trace import TokenTrace, TracedToken
 
 _FRONTEND: Final = "frontend"
 _ENGINE: Final = "engine-0"
@@ -29,17 +33,44 @@ class Arrival:
     validated_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a generation continues; `text` as the client sent it, None for token ids."""
+
+    ids: tuple[int, ...]
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredToken:
+    """A token of the answer whose text was shown, and how likely it was."""
+
+    token: TracedToken
+    score: TokenLogprob
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What came since the last one: text to show, and the tokens it completes where scored."""
+
+    text: str
+    tokens: tuple[ScoredToken, ...] = ()
+
+
 class Generation:
     """Reads one request's outputs, turns them into text, and keeps its ledger.
 
     The caller reads with `advance`, says `shown` when the text reached the client, and `close`
-    when the client has it all.
+    when the client has it all. A `trace` is given where the client wants logprobs. Of several
+    samples of one prompt only the first counts it. With `discards_answer` only the prompt is
+    wanted, and the one token that an engine draws nevertheless is dropped.
     """
 
     __slots__ = (
         "_arrival",
         "_client",
         "_closed",
+        "_discards_answer",
         "_events",
         "_last_arrival",
         "_last_shown_ns",
@@ -48,37 +79,52 @@ class Generation:
         "_output_first_ns",
         "_output_messages",
         "_output_overlapped_ns",
+        "_prompt_logprobs",
+        "_prompt_scored",
         "_record",
+        "_scores",
         "_text",
         "_text_ns",
         "_tokenized_ns",
+        "_trace",
         "_unshown_tokens",
         "cached_tokens",
         "completion_tokens",
+        "embedding",
         "error",
         "finish_reason",
+        "first_sample",
         "first_token_ns",
         "id",
+        "prompt",
         "prompt_tokens",
     )
 
     def __init__(
         self,
         id_: RequestId,
-        prompt_tokens: int,
+        prompt: Prompt,
         events: OutputStream,
         text: TextStream,
         arrival: Arrival,
         tokenized_ns: int,
         client: EngineClient,
         metrics: ServerMetrics,
+        *,
+        trace: TokenTrace | None = None,
+        first_sample: "Generation | None" = None,
+        discards_answer: bool = False,
     ) -> None:
         self.id = id_
-        self.prompt_tokens = prompt_tokens
+        self.prompt = prompt
+        self.first_sample = first_sample
+        self.prompt_tokens = 0 if first_sample is not None else len(prompt.ids)
+        self._prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
         self.completion_tokens = 0
         self.cached_tokens = 0
         self.finish_reason: FinishReason | None = None
         self.error: str | None = None
+        self.embedding: tuple[float, ...] | None = None
         self.first_token_ns: int | None = None
         self._events = events
         self._text = text
@@ -96,28 +142,52 @@ class Generation:
         self._output_first_ns = 0
         self._output_overlapped_ns = 0
         self._closed: ClosedLedger | None = None
+        self._trace = trace
+        self._scores: deque[TokenLogprob] = deque()
+        self._discards_answer = discards_answer
+        self._prompt_scored = asyncio.Event()
+
+    @property
+    def start_ns(self) -> int:
+        """When the request's first byte came."""
+        return self._arrival.start_ns
 
     @property
     def ended(self) -> bool:
         """Whether the engine said its last word on it."""
         return self.finish_reason is not None
 
-    async def advance(self) -> str:
-        """Waits for the next step's outputs; returns the text they complete, possibly none.
+    async def advance(self) -> Delta:
+        """Waits for the next step's outputs; returns what they complete, possibly nothing.
 
         Raises `EngineDeadError` when the engine is gone.
         """
         try:
-            text = self._take(await self._events.next())
+            delta = self._take(await self._events.next())
         except EngineDeadError as error:
             self.finish_reason = FinishReason.ERROR
             self.error = str(error)
+            self._prompt_scored.set()
             raise
         # A reader that fell behind catches up in one event.
         while (event := self._events.ready()) is not None:
-            text += self._take(event)
+            more = self._take(event)
+            delta = Delta(delta.text + more.text, delta.tokens + more.tokens)
         self._text_ns = time.monotonic_ns()
-        return text
+        return delta
+
+    async def prompt_scores(self) -> tuple[TokenLogprob | None, ...] | None:
+        """The prompt's logprobs once they are there; they come with the first sample.
+
+        None where they were not asked for, or where the request ended without them.
+        """
+        await (self.first_sample or self)._prompt_scored.wait()
+        return self.known_prompt_scores
+
+    @property
+    def known_prompt_scores(self) -> tuple[TokenLogprob | None, ...] | None:
+        """The prompt's logprobs if they have come."""
+        return (self.first_sample or self)._prompt_logprobs
 
     def abort(self) -> None:
         """The client is gone; the last output still comes, and ends it."""
@@ -135,7 +205,7 @@ class Generation:
         self._last_shown_ns = at_ns
         self._unshown_tokens = 0
 
-    def ledger(self, delivered_ns: int, end_ns: int) -> ClosedLedger:
+    def ledger(self, delivered_ns: int, end_ns: int, trace_id: str | None = None) -> ClosedLedger:
         """The ledger as of now: handed over until `delivered_ns`, held against `end_ns`."""
         ledger = RequestLedger(self._arrival.start_ns)
         ledger.stage(LedgerStage.RECEIVE, self._arrival.validated_ns)
@@ -146,9 +216,17 @@ class Generation:
             ledger.stage(LedgerStage.IPC, self._last_arrival.received_ns)
             ledger.stage(LedgerStage.DETOKENIZE, self._text_ns)
             ledger.stage(LedgerStage.DELIVER, delivered_ns)
-        return ClosedLedger(ledger.record(), self._arrival.start_ns, end_ns, self.first_token_ns)
+        return ClosedLedger(
+            ledger.record(), self._arrival.start_ns, end_ns, self.first_token_ns, trace_id
+        )
 
-    def close(self, end_ns: int) -> ClosedLedger:
+    def seconds_in(self, stages: Container[LedgerStage]) -> float:
+        """Time in these stages of the engine; 0 before the request ended."""
+        if self._record is None:
+            return 0.0
+        return sum(i.end_ns - i.start_ns for i in self._record.stages if i.stage in stages) / 1e9
+
+    def close(self, end_ns: int, trace_id: str | None = None) -> ClosedLedger:
         """The exchange is over: `end_ns` is the last write at the socket.
 
         Counts the request in the metrics once; ends it in the engine if it still runs there.
@@ -156,7 +234,7 @@ class Generation:
         if self._closed is not None:
             return self._closed
         self.abort()
-        closed = self.ledger(time.monotonic_ns(), end_ns)
+        closed = self.ledger(time.monotonic_ns(), end_ns, trace_id)
         self._closed = closed
         self._metrics.request_ended(
             RequestSummary(
@@ -173,30 +251,73 @@ class Generation:
         )
         return closed
 
-    def _take(self, event: OutputEvent) -> str:
+    def _take(self, event: OutputEvent) -> Delta:
         output, arrival = event.output, event.arrival
         self._last_arrival = arrival
         self._count_crossing(arrival)
-        delta = self._text.push(_visible(output)) if output.token_ids else None
-        text = "" if delta is None else delta.text
-        stopped = delta is not None and delta.stopped
+        if output.prompt_logprobs is not None:
+            self._prompt_logprobs = output.prompt_logprobs
+        self._prompt_scored.set()
+        if output.embedding is not None:
+            self.embedding = output.embedding
+        if self._discards_answer:
+            self._end_discarded(output)
+            return Delta("")
+        texts: list[str] = []
+        tokens: list[ScoredToken] = []
+        stopped = self._push(output, texts, tokens)
         if output.finish_reason is None:
             if stopped:
                 self._client.abort(self.id, FinishReason.STOP)
         else:
             rest = self._text.finish()
-            text += rest.text
-            self.finish_reason = (
-                FinishReason.STOP if stopped or rest.stopped else output.finish_reason
+            texts.append(rest.text)
+            if self._trace is not None:
+                tokens += self._scored(self._trace.shown(len(rest.text)))
+                tokens += self._scored(self._trace.finish())
+            self._end(
+                output, FinishReason.STOP if stopped or rest.stopped else output.finish_reason
             )
-            self.error = output.error
-            self.cached_tokens = output.cached_tokens
-            self._record = output.ledger
         # After a stop string nothing counts: how far the engine ran on until it heard is chance.
-        tokens = self._text.tokens + (output.stop_token_id is not None and not stopped)
-        self._unshown_tokens += tokens - self.completion_tokens
-        self.completion_tokens = tokens
-        return text
+        counted = self._text.tokens + (output.stop_token_id is not None and not stopped)
+        self._unshown_tokens += counted - self.completion_tokens
+        self.completion_tokens = counted
+        return Delta("".join(texts), tuple(tokens))
+
+    def _push(self, output: RequestOutput, texts: list[str], tokens: list[ScoredToken]) -> bool:
+        """Appends the text of an output's tokens; says whether a stop string ended it."""
+        visible = _visible(output)
+        if self._trace is None:
+            delta = self._text.push(visible) if output.token_ids else TextDelta("")
+            texts.append(delta.text)
+            return delta.stopped
+        for id_, score in zip(visible, output.logprobs, strict=False):
+            before = self._text.tokens
+            delta = self._text.push((id_,))
+            texts.append(delta.text)
+            if self._text.tokens > before:
+                self._scores.append(score)
+                self._trace.push(id_)
+                tokens += self._scored(self._trace.shown(len(delta.text)))
+            if delta.stopped:
+                return True
+        return False
+
+    def _scored(self, released: Sequence[TracedToken]) -> list[ScoredToken]:
+        return [ScoredToken(token, self._scores.popleft()) for token in released]
+
+    def _end(self, output: RequestOutput, reason: FinishReason) -> None:
+        self.finish_reason = reason
+        self.error = output.error
+        self.cached_tokens = 0 if self.first_sample is not None else output.cached_tokens
+        self._record = output.ledger
+
+    def _end_discarded(self, output: RequestOutput) -> None:
+        """The token drawn says nothing about how the answer that nobody wants would have ended."""
+        if output.finish_reason is None:
+            return
+        drawn = output.finish_reason is FinishReason.STOP
+        self._end(output, FinishReason.LENGTH if drawn else output.finish_reason)
 
     def _count_crossing(self, arrival: StepArrival) -> None:
         if self._output_messages == 0:
@@ -216,7 +337,7 @@ class Generation:
                 _FRONTEND,
                 _ENGINE,
                 self._events.submitted_bytes,
-                self.prompt_tokens,
+                len(self.prompt.ids),
                 submitted_ns,
                 max(arrived_ns, submitted_ns),
             )

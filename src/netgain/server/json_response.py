@@ -5,6 +5,7 @@ from starlette.types import Receive, Scope, Send
 
 from netgain.server.errors import ApiError
 from netgain.server.exchange import Exchange
+from netgain.server.server_timing import server_timing
 
 
 class ExchangeResponse(Response):
@@ -13,7 +14,7 @@ class ExchangeResponse(Response):
     media_type = "application/json"
 
     def __init__(self, body: bytes, exchange: Exchange) -> None:
-        super().__init__(body, headers={"x-request-id": exchange.id})
+        super().__init__(body, headers={"server-timing": server_timing(exchange.generations)})
         self._exchange = exchange
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -29,9 +30,6 @@ def json_response(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-def error_response(error: ApiError, request_id: str | None = None) -> Response:
+def error_response(error: ApiError) -> Response:
     """An error as OpenAI clients expect it."""
-    headers = dict(error.headers)
-    if request_id is not None:
-        headers["x-request-id"] = request_id
-    return Response(error.body(), error.status, headers, "application/json")
+    return Response(error.body(), error.status, dict(error.headers), "application/json")

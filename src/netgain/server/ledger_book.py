@@ -3,21 +3,30 @@
 from collections import OrderedDict
 from dataclasses import dataclass
 
+import msgspec
+
 from netgain.ledger.record import LedgerJSON, LedgerRecord, render
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedLedger:
-    """A complete ledger and the span it is held against, in monotonic nanoseconds."""
+    """A complete ledger and the span it is held against, in monotonic nanoseconds.
+
+    `trace_id`: the trace that the request said it belongs to.
+    """
 
     record: LedgerRecord
     start_ns: int
     end_ns: int
     first_token_ns: int | None
+    trace_id: str | None = None
 
     def json(self) -> LedgerJSON:
         """As clients see it."""
-        return render(self.record, self.start_ns, self.end_ns, self.first_token_ns)
+        ledger = render(self.record, self.start_ns, self.end_ns, self.first_token_ns)
+        if self.trace_id is None:
+            return ledger
+        return msgspec.structs.replace(ledger, trace_id=self.trace_id)
 
 
 class LedgerBook:

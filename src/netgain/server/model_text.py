@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from netgain.errors import InvalidRequestError
-from netgain.server.protocol import ChatMessage, PromptText, prompt_too_long
+from netgain.server.generation import Prompt
+from netgain.server.messages import ChatMessage
+from netgain.server.prompts import PromptText, prompt_too_long
 from netgain.text.chat_template import ChatTemplate
+from netgain.text.rendered import RenderedChat, render_quoted
 from netgain.text.stream import TextStream
+from netgain.text.token_trace import TokenTrace
 from netgain.text.tokenizer import Tokenizer
 
 _LONG_CHARS: Final = 20_000
@@ -27,58 +31,106 @@ class ModelText:
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
 
-    def stream(self, stops: Sequence[str]) -> TextStream:
-        """A new sequence's way from ids to text."""
-        return TextStream(self._tokenizer, stops)
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's vocabulary."""
+        return self._tokenizer
 
-    def render_chat(self, messages: Sequence[ChatMessage]) -> str:
+    def stream(self, stops: Sequence[str], min_tokens: int = 0) -> TextStream:
+        """A new sequence's way from ids to text; no stop string ends it before `min_tokens`."""
+        return TextStream(self._tokenizer, stops, min_tokens)
+
+    def trace(self) -> TokenTrace:
+        """A new sequence's account of which token brought which text."""
+        return TokenTrace(self._tokenizer)
+
+    def render_chat(
+        self,
+        messages: Sequence[ChatMessage],
+        limits: "PromptLimits",
+        *,
+        parse_special: bool = False,
+        add_generation_prompt: bool = True,
+    ) -> RenderedChat:
         """The conversation as the model was trained to read it.
 
-        Raises `InvalidRequestError` where the model has no template or it refuses the messages.
+        Control tokens written in messages stay text unless `parse_special`. Raises
+        `InvalidRequestError` where the model has no template or it refuses the messages, `ApiError`
+        (400) where they cannot fit.
         """
         if self._template is None:
             raise InvalidRequestError(
                 "this model has no chat template; use /v1/completions", "messages"
             )
-        return self._template.render([message.for_template() for message in messages])
+        plain = [message.for_template() for message in messages]
+        self._check_chars(sum(len(str(one["content"])) for one in plain), limits, "messages")
+        return render_quoted(
+            self._template,
+            plain,
+            () if parse_special else self._tokenizer.special_tokens,
+            add_generation_prompt=add_generation_prompt,
+        )
 
     async def tokenize(
-        self, prompts: Sequence[PromptText], limits: "PromptLimits", *, templated: bool
-    ) -> tuple[tuple[int, ...], ...]:
-        """Token ids of each prompt.
+        self,
+        prompts: Sequence[PromptText | RenderedChat],
+        limits: "PromptLimits",
+        field: str,
+        *,
+        add_special_tokens: bool = True,
+    ) -> tuple[Prompt, ...]:
+        """Token ids of each prompt, which the client gave as `field`.
 
-        `templated`: the text brings its own special tokens. Raises `ApiError` (400) for prompts
-        longer than the limit, empty ones and ids outside the vocabulary.
+        `add_special_tokens`: around plain texts; a rendered conversation brings its own. Raises
+        `ApiError` (400) for prompts longer than the limit, empty ones and ids outside the
+        vocabulary.
         """
         chars = 0
+        quoting = False
         for prompt in prompts:
-            if isinstance(prompt, str):
-                chars += len(prompt)
-                # Tokenising megabytes only to refuse them would keep everybody waiting.
-                least = len(prompt) // self._longest_token_bytes
-                if least > limits.max_prompt_tokens:
-                    raise prompt_too_long(least, limits.max_prompt_tokens, at_least=True)
-        if chars > _LONG_CHARS:
+            text = prompt.text if isinstance(prompt, RenderedChat) else prompt
+            quoting |= isinstance(prompt, RenderedChat) and bool(prompt.quoted)
+            if isinstance(text, str):
+                chars += len(text)
+                self._check_chars(len(text), limits, field)
+        # The first quoted conversation prepares a second front of the vocabulary.
+        if chars > _LONG_CHARS or quoting:
             return await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._tokenize, prompts, limits, templated
+                self._thread, self._tokenize, prompts, limits, field, add_special_tokens
             )
-        return self._tokenize(prompts, limits, templated)
+        return self._tokenize(prompts, limits, field, add_special_tokens)
 
     def close(self) -> None:
         """Ends the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    def _check_chars(self, chars: int, limits: "PromptLimits", field: str) -> None:
+        """Rendering or tokenising megabytes only to refuse them would keep everybody waiting."""
+        least = chars // self._longest_token_bytes
+        if least > limits.max_prompt_tokens:
+            raise prompt_too_long(least, limits.max_prompt_tokens, at_least=True, field=field)
+
     def _tokenize(
-        self, prompts: Sequence[PromptText], limits: "PromptLimits", templated: bool
-    ) -> tuple[tuple[int, ...], ...]:
-        return tuple(
-            limits.check(
-                tuple(self._tokenizer.encode(prompt, add_special_tokens=not templated))
-                if isinstance(prompt, str)
-                else prompt
-            )
-            for prompt in prompts
-        )
+        self,
+        prompts: Sequence[PromptText | RenderedChat],
+        limits: "PromptLimits",
+        field: str,
+        add_special_tokens: bool,
+    ) -> tuple[Prompt, ...]:
+        encoded = [self._encoded(prompt, add_special_tokens) for prompt in prompts]
+        for prompt in encoded:
+            limits.check(prompt.ids, field)
+        return tuple(encoded)
+
+    def _encoded(self, prompt: PromptText | RenderedChat, add_special_tokens: bool) -> Prompt:
+        match prompt:
+            case RenderedChat(text, quoted):
+                return Prompt(tuple(self._tokenizer.encode_quoted(text, quoted)))
+            case str():
+                ids = self._tokenizer.encode(prompt, add_special_tokens=add_special_tokens)
+                return Prompt(tuple(ids), prompt)
+            case _:
+                return Prompt(prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +140,14 @@ class PromptLimits:
     max_prompt_tokens: int
     vocab_size: int
 
-    def check(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """The ids, if an engine may see them. Raises `ApiError` (400)."""
+    def check(self, ids: tuple[int, ...], field: str) -> None:
+        """Raises `ApiError` or `InvalidRequestError` (400) for ids no engine should see."""
         if not ids:
-            raise InvalidRequestError("the prompt has no tokens", "prompt")
+            raise InvalidRequestError(f"{field} has no tokens; it must have at least one", field)
         if len(ids) > self.max_prompt_tokens:
-            raise prompt_too_long(len(ids), self.max_prompt_tokens)
+            raise prompt_too_long(len(ids), self.max_prompt_tokens, field=field)
         if min(ids) < 0 or max(ids) >= self.vocab_size:
             raise InvalidRequestError(
-                f"prompt holds a token id outside the vocabulary (0 to {self.vocab_size - 1})",
-                "prompt",
+                f"{field} holds a token id outside the vocabulary (0 to {self.vocab_size - 1})",
+                field,
             )
-        return ids

@@ -1,34 +1,34 @@
-"""The OpenAI request bodies netgain accepts, as typed values.
+"""The OpenAI request bodies netgain accepts for generating text, as typed values.
 
 Every field is known here: served, ignored because it changes nothing about the answer, or not
 built yet; the last kind is refused by name unless it holds its harmless default.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Final, Literal, Self, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    model_validator,
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
+
+from netgain.engine.sampling_params import (
+    MAX_LOGIT_BIAS,
+    MAX_LOGPROBS,
+    MAX_SAMPLES,
+    MAX_STOP_BYTES,
+    MAX_STOP_STRINGS,
+    MAX_STOP_TOKEN_IDS,
+    SamplingParams,
 )
-from pydantic import ValidationError as PydanticError
+from netgain.server.errors import bad_request
+from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields, Number
+from netgain.server.messages import MAX_MESSAGES, ChatMessage
+from netgain.server.prompts import MAX_PROMPTS, PromptText, parse_prompts
 
-from netgain.engine.sampling_params import SamplingParams
-from netgain.server.body import json_type
-from netgain.server.errors import ApiError, bad_request
-
-MAX_PROMPTS: Final = 128
-MAX_MESSAGES: Final = 4096
-MAX_PARTS: Final = 1024
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600.0
 MAX_SALT_CHARS: Final = 1024
-MAX_FIELDS: Final = 64
-"""More than any object here has."""
+MAX_INT64: Final = 2**63 - 1
+MAX_TOKENS: Final = 2**31 - 1
+"""Of a limit's number; what fits is the model's context."""
 
 IGNORED_FIELDS: Final = frozenset(
     {
@@ -44,122 +44,200 @@ IGNORED_FIELDS: Final = frozenset(
 )
 
 
-def _among(*harmless: object) -> Callable[[object], bool]:
-    def test(value: object) -> bool:
+@dataclass(frozen=True, slots=True)
+class Unbuilt:
+    """A known field that is not built: the values that ask for nothing, and what to do instead."""
+
+    harmless: tuple[object, ...]
+    advice: str
+
+    def accepts(self, value: object) -> bool:
+        """Whether this value asks for nothing; null never asks for anything."""
         return value is None or any(
-            value == default and isinstance(value, bool) == isinstance(default, bool)
-            for default in harmless
+            value == one and isinstance(value, bool) == isinstance(one, bool)
+            for one in self.harmless
         )
 
-    return test
 
+_NO_TOOLS: Final = "tool calling is not built yet: leave it out, or describe the tools in a message"
 
-UNBUILT_FIELDS: Final[dict[str, Callable[[object], bool]]] = {
-    "audio": _among(),
-    "best_of": _among(1),
-    "echo": _among(False),
-    "frequency_penalty": _among(0),
-    "function_call": _among("none"),
-    "functions": _among([]),
-    "logit_bias": _among({}),
-    "logprobs": _among(False),
-    "min_p": _among(0),
-    "min_tokens": _among(0),
-    "modalities": _among(["text"]),
-    "n": _among(1),
-    "prediction": _among(),
-    "presence_penalty": _among(0),
-    "reasoning_effort": _among(),
-    "repetition_penalty": _among(1),
-    "response_format": _among({"type": "text"}),
-    "suffix": _among(""),
-    "tool_choice": _among("none", "auto"),
-    "tools": _among([]),
-    "top_logprobs": _among(0),
-    "verbosity": _among(),
-    "web_search_options": _among(),
+UNBUILT_FIELDS: Final[dict[str, Unbuilt]] = {
+    "audio": Unbuilt((), "only text is generated: leave it out"),
+    "best_of": Unbuilt(
+        (1,), "only 1 is served: ask for n choices with logprobs, and choose among them"
+    ),
+    "function_call": Unbuilt(("none",), _NO_TOOLS),
+    "functions": Unbuilt(([],), _NO_TOOLS),
+    "modalities": Unbuilt((["text"],), 'only ["text"] is served'),
+    "prediction": Unbuilt((), "predicted outputs are not built yet: leave it out"),
+    "reasoning_effort": Unbuilt((), "it does not exist for this model: leave it out"),
+    "response_format": Unbuilt(
+        ({"type": "text"},), 'only {"type": "text"} is served: constrained output is not built yet'
+    ),
+    "suffix": Unbuilt(("",), "filling in the middle is not built: leave it out"),
+    "tool_choice": Unbuilt(("none", "auto"), _NO_TOOLS),
+    "tools": Unbuilt(([],), _NO_TOOLS),
+    "verbosity": Unbuilt((), "it does not exist for this model: leave it out"),
+    "web_search_options": Unbuilt((), "netgain does not search: leave it out"),
 }
-"""Known fields that are not built yet, and which of their values ask for nothing."""
-
-PromptText = str | tuple[int, ...]
-"""One prompt: text, or token ids as they are."""
+"""Accepted where they hold a harmless value, refused by name otherwise."""
 
 
-Item = TypeVar("Item")
-FailFastList = Annotated[list[Item], Field(fail_fast=True)]
-"""A list whose first bad item ends the validation: a body has room for millions of them."""
-
-Number = Annotated[float, Field(strict=True)]
-"""A JSON number, with or without a fraction; no string, no boolean."""
-
-
-class _Fields(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_unknown_field_is_enough(cls, value: object) -> object:
-        """Each unknown field is an error of its own, and a body has room for a million of them."""
-        if not isinstance(value, dict) or len(value) <= MAX_FIELDS:
-            return value
-        few = {name: value[name] for name in cls.model_fields if name in value}
-        unknown = next(name for name in value if name not in few)
-        return {**few, unknown: value[unknown]}
+def _not_too_many(value: object) -> object:
+    """Before each entry is looked at: a body has room for a million of them."""
+    if isinstance(value, dict) and len(value) > MAX_LOGIT_BIAS:
+        raise ValueError(f"has {len(value)} entries; at most {MAX_LOGIT_BIAS} are accepted")
+    return value
 
 
-class _Body(_Fields):
-    model_config = ConfigDict(allow_inf_nan=False)
+TokenIdText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
+"""A token id as a key of a JSON object."""
+
+LogitBias = Annotated[
+    dict[TokenIdText, Annotated[Number, Field(ge=-100, le=100)]],
+    Field(max_length=MAX_LOGIT_BIAS),
+    BeforeValidator(_not_too_many),
+]
 
 
-class StreamOptions(_Body):
+class StreamOptions(Fields):
     """`stream_options`."""
 
-    include_usage: StrictBool = False
-    include_obfuscation: StrictBool = False
-    """OpenAI's padding against traffic analysis: accepted, never added."""
+    include_usage: StrictBool = Field(
+        default=False,
+        description="a last chunk without choices holds the usage, the others `usage: null`",
+    )
+    include_obfuscation: StrictBool = Field(
+        default=False, description="padding against traffic analysis: accepted, never added"
+    )
 
 
-class NetgainOptions(_Body):
+class NetgainOptions(Fields):
     """netgain's own options, under `netgain`."""
 
-    ledger: StrictBool = False
-    timeout_s: Number | None = Field(default=None, gt=0, le=MAX_TIMEOUT_S)
-    cache_salt: StrictStr = Field(default="", max_length=MAX_SALT_CHARS)
+    ledger: StrictBool = Field(
+        default=False, description="the ledger in the answer, or in a stream's last event"
+    )
+    timeout_s: Number | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_TIMEOUT_S,
+        description="deadline in seconds (null: `--request-timeout`); then 408, or an error event",
+    )
+    cache_salt: StrictStr = Field(
+        default="",
+        max_length=MAX_SALT_CHARS,
+        description="prefixes are shared only between equal salts (and equal API keys)",
+    )
+    special_tokens_in_messages: StrictBool = Field(
+        default=False,
+        description="chat only: control tokens written in messages act as such, not as text",
+    )
 
 
-class _Generation(_Body):
+class Generation(Fields):
     """What both endpoints share."""
 
-    model: StrictStr | None = None
-    max_tokens: StrictInt | None = None
-    temperature: Number | None = None
-    top_p: Number | None = None
-    top_k: StrictInt | None = None
-    seed: StrictInt | None = None
-    stop: StrictStr | FailFastList[StrictStr] | None = None
-    stop_token_ids: FailFastList[StrictInt] | None = None
-    ignore_eos: StrictBool | None = None
-    stream: StrictBool | None = None
-    stream_options: StreamOptions | None = None
-    netgain: NetgainOptions = NetgainOptions()
+    model: StrictStr | None = Field(
+        default=None,
+        max_length=MAX_NAME_CHARS,
+        description="one of the served names; another is a 404",
+    )
+    max_completion_tokens: StrictInt | None = Field(
+        default=None, ge=1, le=MAX_TOKENS, description="as `max_tokens`, over which it wins"
+    )
+    n: StrictInt = Field(
+        default=1,
+        ge=1,
+        le=MAX_SAMPLES,
+        description="choices of each prompt; the prompt is computed once",
+    )
+    temperature: Number = Field(
+        default=1.0, ge=0, le=100, description="up to 0.00001 the likeliest token is always taken"
+    )
+    top_p: Number = Field(
+        default=1.0, gt=0, le=1, description="keep the smallest set of tokens with this probability"
+    )
+    top_k: StrictInt = Field(
+        default=0, ge=-1, le=MAX_INT64, description="keep the k likeliest tokens; 0 and -1: all"
+    )
+    min_p: Number = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="drop tokens below this share of the likeliest's probability",
+    )
+    repetition_penalty: Number = Field(
+        default=1.0,
+        gt=0,
+        le=100,
+        description="above 1: tokens of prompt and answer become less likely",
+    )
+    presence_penalty: Number = Field(
+        default=0.0, ge=-2, le=2, description="subtracted once from tokens of the answer"
+    )
+    frequency_penalty: Number = Field(
+        default=0.0, ge=-2, le=2, description="subtracted from tokens of the answer for each use"
+    )
+    logit_bias: LogitBias = Field(
+        default_factory=dict, description="token id to what is added to its logit, -100 to 100"
+    )
+    seed: StrictInt | None = Field(
+        default=None, ge=-MAX_INT64 - 1, le=MAX_INT64, description="fixes the text; null: drawn"
+    )
+    min_tokens: StrictInt = Field(
+        default=0, ge=0, le=MAX_TOKENS, description="no end before so many; at most `max_tokens`"
+    )
+    stop: (
+        Annotated[StrictStr, Field(min_length=1, max_length=MAX_STOP_BYTES)]
+        | Annotated[
+            FailFastList[Annotated[StrictStr, Field(min_length=1, max_length=MAX_STOP_BYTES)]],
+            Field(max_length=MAX_STOP_STRINGS),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="the text ends before it; one text or several, "
+        f"each of at most {MAX_STOP_BYTES} bytes",
+    )
+    stop_token_ids: Annotated[
+        FailFastList[Annotated[StrictInt, Field(ge=0, le=MAX_INT64)]],
+        Field(max_length=MAX_STOP_TOKEN_IDS),
+    ] = Field(default_factory=list, description="the text ends before these tokens")
+    ignore_eos: StrictBool = Field(
+        default=False, description="go on after the model's own end, to `max_tokens`"
+    )
+    prompt_logprobs: StrictInt | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_LOGPROBS,
+        description="so many alternatives at each prompt token, first null; reads no cached prefix",
+    )
+    stream: StrictBool = Field(default=False, description="server-sent events as tokens come")
+    stream_options: StreamOptions | None = Field(
+        default=None, description="only with `stream: true`"
+    )
+    netgain: NetgainOptions = Field(
+        default=NetgainOptions(), description="netgain's own options, below"
+    )
 
     @classmethod
     def parse(cls, body: dict[str, object]) -> Self:
         """The typed request. Raises `ApiError` (400) naming the field at fault."""
-        _refuse_unbuilt(body)
-        known = {
-            name: value
-            for name, value in body.items()
-            if name not in IGNORED_FIELDS and name not in UNBUILT_FIELDS
-        }
-        if known.get("netgain", 0) is None:
-            del known["netgain"]
-        try:
-            request = cls.model_validate(known)
-        except PydanticError as error:
-            raise _first_fault(error) from error
+        _refuse_unbuilt(body, cls.model_fields)
+        request = cls.checked(
+            {
+                name: value
+                for name, value in body.items()
+                if name in cls.model_fields
+                or (name not in IGNORED_FIELDS and name not in UNBUILT_FIELDS)
+            }
+        )
         if request.stream_options is not None and not request.stream:
-            raise bad_request("stream_options is only allowed with stream: true", "stream_options")
+            raise bad_request(
+                "stream_options is only allowed with stream: true: set that, or leave it out",
+                "stream_options",
+            )
         return request
 
     @property
@@ -167,178 +245,153 @@ class _Generation(_Body):
         """Whether a stream ends with the usage."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def sampling(self, max_tokens: int | None) -> SamplingParams:
+    def _sampling(
+        self, max_tokens: int | None, logprobs: int | None, prompt_logprobs: int | None
+    ) -> SamplingParams:
         """The engine's parameters. Raises `InvalidRequestError` for values out of range."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SamplingParams(
-            temperature=1.0 if self.temperature is None else float(self.temperature),
-            top_p=1.0 if self.top_p is None else float(self.top_p),
-            top_k=self.top_k or 0,
+            temperature=float(self.temperature),
+            top_p=float(self.top_p),
+            top_k=self.top_k,
+            min_p=float(self.min_p),
+            repetition_penalty=float(self.repetition_penalty),
+            presence_penalty=float(self.presence_penalty),
+            frequency_penalty=float(self.frequency_penalty),
+            logit_bias=tuple((int(id_), float(bias)) for id_, bias in self.logit_bias.items()),
             seed=self.seed,
             max_tokens=max_tokens,
+            min_tokens=self.min_tokens,
             stop=stop,
-            stop_token_ids=tuple(self.stop_token_ids or ()),
-            ignore_eos=bool(self.ignore_eos),
+            stop_token_ids=tuple(self.stop_token_ids),
+            ignore_eos=self.ignore_eos,
+            logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
         )
 
 
-class CompletionRequest(_Generation):
+class CompletionRequest(Generation):
     """The body of `POST /v1/completions`."""
-
-    DEFAULT_MAX_TOKENS: Final = 16
-    """OpenAI's."""
 
     prompt: Annotated[
         object,
         Field(
-            description="A text, a list of texts, a list of token ids, or a list of such lists.",
+            description="a text, a list of texts, a list of token ids, or a list of such lists; "
+            f"none empty, at most {MAX_PROMPTS} prompts",
             json_schema_extra={
                 "anyOf": [
-                    {"type": "string"},
-                    {"type": "array", "items": {"type": "string"}},
-                    {"type": "array", "items": {"type": "integer"}},
-                    {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+                    {"type": "string", "minLength": 1},
+                    {
+                        "type": "array",
+                        "items": {"type": "string", "minLength": 1},
+                        "minItems": 1,
+                        "maxItems": MAX_PROMPTS,
+                    },
+                    {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
+                    {
+                        "type": "array",
+                        "items": {
+                            "type": "array",
+                            "items": {"type": "integer", "minimum": 0},
+                            "minItems": 1,
+                        },
+                        "minItems": 1,
+                        "maxItems": MAX_PROMPTS,
+                    },
                 ]
             },
         ),
     ]
+    max_tokens: StrictInt = Field(
+        default=16,
+        ge=0,
+        le=MAX_TOKENS,
+        description="prompt and answer must fit the context; 0 only with `echo` or "
+        "`prompt_logprobs`",
+    )
+    echo: StrictBool = Field(
+        default=False,
+        description="the prompt in front of the answer, with its logprobs if asked for",
+    )
+    logprobs: StrictInt | None = Field(
+        default=None, ge=0, le=MAX_LOGPROBS, description="so many alternatives at each token"
+    )
 
     def prompts(self, max_prompt_tokens: int) -> tuple[PromptText, ...]:
-        """The prompts, one a choice.
-
-        A list longer than `max_prompt_tokens` is refused before its ids are looked at. Raises
-        `ApiError` (400) for anything that is not a prompt.
-        """
+        """The prompts. Raises `ApiError` (400) for anything that is not a prompt."""
         return parse_prompts(self.prompt, max_prompt_tokens)
 
-    def limit(self) -> int | None:
-        """Most tokens to generate."""
-        return self.DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
+    @property
+    def discards_answer(self) -> bool:
+        """Whether only the prompt is wanted (`max_tokens: 0`); an engine draws one token anyway."""
+        return self._limit() == 0
+
+    def sampling(self) -> SamplingParams:
+        """The engine's parameters. Raises `ApiError`, `InvalidRequestError` (400)."""
+        prompt_logprobs = self.prompt_logprobs
+        if self.echo and prompt_logprobs is None:
+            prompt_logprobs = self.logprobs
+        if self.discards_answer and not self.echo and prompt_logprobs is None:
+            raise bad_request(
+                "max_tokens must be at least 1, or 0 with echo: true or prompt_logprobs",
+                "max_tokens",
+            )
+        return self._sampling(max(self._limit(), 1), self.logprobs, prompt_logprobs)
+
+    def _limit(self) -> int:
+        limit = self.max_completion_tokens
+        return self.max_tokens if limit is None else limit
 
 
-class TextPart(_Body):
-    """One part of a message's content."""
-
-    type: Literal["text"]
-    text: StrictStr
-
-
-class ChatMessage(_Fields):
-    """One message. Fields the templates read beyond these (`name`, `tool_call_id`) pass through."""
-
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: StrictStr | Annotated[FailFastList[TextPart], Field(max_length=MAX_PARTS)]
-    name: StrictStr | None = None
-    tool_call_id: StrictStr | None = None
-    refusal: None = None
-
-    def for_template(self) -> dict[str, object]:
-        """The message as chat templates expect it: plain text, `developer` as `system`."""
-        message: dict[str, object] = {
-            "role": "system" if self.role == "developer" else self.role,
-            "content": self.content
-            if isinstance(self.content, str)
-            else "".join(part.text for part in self.content),
-        }
-        if self.name is not None:
-            message["name"] = self.name
-        if self.tool_call_id is not None:
-            message["tool_call_id"] = self.tool_call_id
-        return message
-
-
-class ChatRequest(_Generation):
+class ChatRequest(Generation):
     """The body of `POST /v1/chat/completions`."""
 
-    messages: FailFastList[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
-    max_completion_tokens: StrictInt | None = None
-
-    def limit(self) -> int | None:
-        """Most tokens to generate; None: as many as the context allows."""
-        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
-
-
-def parse_prompts(value: object, max_prompt_tokens: int) -> tuple[PromptText, ...]:
-    """`prompt` in each of its four forms. Raises `ApiError` (400) for anything else."""
-    if isinstance(value, str):
-        return (_checked(value, "prompt", max_prompt_tokens),)
-    if not isinstance(value, list):
-        raise bad_request(
-            f"prompt must be a string, a list of strings or token ids, not {json_type(value)}",
-            "prompt",
-        )
-    if not value:
-        raise bad_request("prompt must not be an empty list", "prompt")
-    if isinstance(value[0], int):
-        return (_checked(value, "prompt", max_prompt_tokens),)
-    if len(value) > MAX_PROMPTS:
-        raise bad_request(
-            f"prompt holds {len(value)} prompts; at most {MAX_PROMPTS} are accepted", "prompt"
-        )
-    kind = type(value[0])
-    if kind not in (str, list) or any(type(item) is not kind for item in value):
-        raise bad_request(
-            "prompt must be a list of strings, of token ids, or of lists of token ids", "prompt"
-        )
-    return tuple(
-        _checked(item, f"prompt[{at}]", max_prompt_tokens) for at, item in enumerate(value)
+    messages: Annotated[FailFastList[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)] = (
+        Field(description="the conversation; the model's own template renders it")
+    )
+    max_tokens: StrictInt | None = Field(
+        default=None, ge=1, le=MAX_TOKENS, description="null: the rest of the context"
+    )
+    logprobs: StrictBool = Field(
+        default=False, description="the logprob of each token of the answer"
+    )
+    top_logprobs: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=MAX_LOGPROBS,
+        description="so many alternatives each; only with `logprobs`",
     )
 
+    @property
+    def discards_answer(self) -> bool:
+        """Never: a chat is asked for its answer."""
+        return False
 
-def _checked(value: object, where: str, max_prompt_tokens: int) -> PromptText:
-    if not value:
-        raise bad_request(f"{where} must not be empty", "prompt")
-    if isinstance(value, str):
-        return value
-    assert isinstance(value, list)
-    if len(value) > max_prompt_tokens:
-        raise prompt_too_long(len(value), max_prompt_tokens)
-    if any(type(id_) is not int for id_ in value):
-        raise bad_request(f"{where} must hold token ids (integers) only", "prompt")
-    return tuple(value)
+    @property
+    def echo(self) -> bool:
+        """Never: a rendered conversation is not what the client sent."""
+        return False
 
-
-def prompt_too_long(tokens: int, limit: int, at_least: bool = False) -> ApiError:
-    """400: no room for the prompt and one token more."""
-    count = f"at least {tokens}" if at_least else f"{tokens}"
-    return bad_request(
-        f"the prompt has {count} tokens; at most {limit} fit into this model's context of "
-        f"{limit + 1} with room for one token of answer: shorten it",
-        "prompt",
-        "context_length_exceeded",
-    )
-
-
-def _refuse_unbuilt(body: dict[str, object]) -> None:
-    for name, is_harmless in UNBUILT_FIELDS.items():
-        if name in body and not is_harmless(body[name]):
+    def sampling(self) -> SamplingParams:
+        """The engine's parameters. Raises `ApiError`, `InvalidRequestError` (400)."""
+        if self.top_logprobs and not self.logprobs:
             raise bad_request(
-                f"{name} is not supported by this version of netgain: leave it out",
+                "top_logprobs is only allowed with logprobs: true: set that, or leave it out",
+                "top_logprobs",
+            )
+        limit = self.max_completion_tokens
+        return self._sampling(
+            self.max_tokens if limit is None else limit,
+            self.top_logprobs if self.logprobs else None,
+            self.prompt_logprobs,
+        )
+
+
+def _refuse_unbuilt(body: dict[str, object], served: Mapping[str, object]) -> None:
+    for name, field in UNBUILT_FIELDS.items():
+        if name not in served and name in body and not field.accepts(body[name]):
+            raise bad_request(
+                f"this value of {name} is not supported: {field.advice}",
                 name,
                 "unsupported_parameter",
             )
-
-
-def _first_fault(error: PydanticError) -> ApiError:
-    """One error, in words, for the first field at fault; the input itself is not repeated."""
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
-    # Where a field may be one of several types, each reports: the one that got furthest is meant.
-    # A list that is too long was at least a list.
-    fault = max(faults, key=lambda fault: (len(fault["loc"]), fault["type"] == "too_long"))
-    where = "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}"
-        for part in fault["loc"]
-        if not _is_type_name(part)
-    ).lstrip(".")
-    match fault["type"]:
-        case "extra_forbidden":
-            return bad_request(f"unknown field: {where}", where, "unknown_parameter")
-        case "missing":
-            return bad_request(f"{where} is missing", where, "missing_required_parameter")
-        case _:
-            words = fault["msg"].replace("dictionary or instance of ChatMessage", "object")
-            return bad_request(f"{where}: {words[:1].lower()}{words[1:]}", where)
-
-
-def _is_type_name(part: int | str) -> bool:
-    return isinstance(part, str) and (part in ("str", "float", "int") or part.startswith("list["))

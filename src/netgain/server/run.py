@@ -6,7 +6,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,11 +22,14 @@ from netgain.fleet.launcher import EngineStartError, LocalLauncher
 from netgain.ledger.counters import EngineCounters
 from netgain.models.chat_template_source import load_chat_template
 from netgain.models.gguf_file import read_header
+from netgain.models.sentence_encoder import SentenceEncoder
 from netgain.models.tokenizer_source import load_tokenizer
-from netgain.server.app import Api, build_app
+from netgain.server.app import build_app
+from netgain.server.encoder_service import EncoderService
 from netgain.server.frontend import Frontend
 from netgain.server.ledger_book import LedgerBook
 from netgain.server.metrics import ServerMetrics
+from netgain.server.model_names import ModelNames
 from netgain.server.model_text import ModelText
 from netgain.server.socket_timing import TimedHttpProtocol
 
@@ -85,7 +88,7 @@ class ServerRun:
         self,
         settings: Settings,
         model_path: Path,
-        model_name: str,
+        names: Sequence[str],
         listener: socket.socket,
         directory: PrivateDirectory,
         spawn: Callable[[str], EngineProcess],
@@ -96,7 +99,7 @@ class ServerRun:
     ) -> None:
         self._settings = settings
         self._model_path = model_path
-        self._model_name = model_name
+        self._names = names
         self._listener = listener
         self._directory = directory
         self._spawn = spawn
@@ -117,7 +120,8 @@ class ServerRun:
         try:
             # The engine process loads meanwhile, on its own.
             text = self._load_text()
-            await self._serve_http(client, text, engine)
+            encoder = self._load_encoder()
+            await self._serve_http(client, text, encoder, engine)
         finally:
             await launcher.stop()
             engine.cancel()
@@ -126,7 +130,11 @@ class ServerRun:
             client.close()
 
     async def _serve_http(
-        self, client: IpcEngineClient, text: ModelText, engine: "asyncio.Future[None]"
+        self,
+        client: IpcEngineClient,
+        text: ModelText,
+        encoder: EncoderService | None,
+        engine: "asyncio.Future[None]",
     ) -> None:
         settings = self._settings.server
         frontend = Frontend(
@@ -138,7 +146,13 @@ class ServerRun:
             max_queue=settings.max_queue,
         )
         config = uvicorn.Config(
-            build_app(Api(frontend, self._metrics, settings, self._model_name)),
+            build_app(
+                frontend,
+                self._metrics,
+                settings,
+                ModelNames(self._names, None if encoder is None else encoder.encoder.name),
+                encoder,
+            ),
             http=TimedHttpProtocol,
             ws="none",
             lifespan="off",
@@ -158,6 +172,8 @@ class ServerRun:
             server.should_exit = True
         await http
         text.close()
+        if encoder is not None:
+            encoder.close()
         if engine.done():
             engine.result()
 
@@ -166,6 +182,12 @@ class ServerRun:
         source = path if path.is_dir() else read_header(path)
         tokenizer = load_tokenizer(source)
         return ModelText(tokenizer, load_chat_template(source, tokenizer))
+
+    def _load_encoder(self) -> EncoderService | None:
+        settings = self._settings.server
+        if settings.embedding_model is None:
+            return None
+        return EncoderService(SentenceEncoder.load(settings.embedding_model), settings.max_queue)
 
     def _state_changed(
         self, state: EngineState, client: IpcEngineClient, launcher: LocalLauncher

@@ -1,16 +1,16 @@
 """Text from token ids as they arrive, never showing half a character."""
 
 import codecs
-import re
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from netgain.text.tokenizer import Tokenizer
 
-_BYTE_TOKEN: Final = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-
 
 class _Decoding(Protocol):
+    @property
+    def complete(self) -> bool: ...
+
     def push(self, ids: Sequence[int]) -> str: ...
 
     def finish(self) -> str: ...
@@ -29,6 +29,11 @@ class IncrementalDetokenizer:
             _ByteDecoding(tokenizer) if tokenizer.is_byte_level else _WindowDecoding(tokenizer)
         )
 
+    @property
+    def complete(self) -> bool:
+        """Whether all that was pushed has become text: no character is unfinished."""
+        return self._decoding.complete
+
     def push(self, ids: Sequence[int]) -> str:
         """Takes the next ids; returns the text they complete, possibly none."""
         if not self._skipped.isdisjoint(ids):
@@ -46,6 +51,10 @@ class _ByteDecoding:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._bytes_of = tokenizer.token_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @property
+    def complete(self) -> bool:
+        return not self._decoder.getstate()[0]
 
     def push(self, ids: Sequence[int]) -> str:
         return self._decoder.decode(b"".join(map(self._bytes_of, ids)))
@@ -67,6 +76,10 @@ class _WindowDecoding:
         self._window: list[int] = []
         self._shown = 0
 
+    @property
+    def complete(self) -> bool:
+        return self._shown == len(self._window)
+
     def push(self, ids: Sequence[int]) -> str:
         self._window += [id_ for id_ in ids if self._tokenizer.token(id_) is not None]
         return self._advance(self._complete())
@@ -83,12 +96,9 @@ class _WindowDecoding:
         end = len(self._window)
         if not self._tokenizer.has_byte_fallback:
             return end
-        while end > self._shown and self._is_byte(self._window[end - 1]):
+        while end > self._shown and self._tokenizer.byte_of(self._window[end - 1]) is not None:
             end -= 1
         return end
-
-    def _is_byte(self, id_: int) -> bool:
-        return _BYTE_TOKEN.fullmatch(self._tokenizer.token(id_) or "") is not None
 
     def _advance(self, end: int) -> str:
         if end == self._shown:

@@ -1,7 +1,8 @@
 """Text to token ids and back, over the `tokenizers` library."""
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models
 
 from netgain.errors import InvalidRequestError, ModelError
+from netgain.text.literal_front import LiteralFront
 from netgain.text.pre_tokenizers import word_rule
 
 
@@ -32,6 +34,8 @@ def _byte_of_char() -> dict[str, int]:
     stand_ins = {chr(256 + index): byte for index, byte in enumerate(rest)}
     return {chr(byte): byte for byte in printable} | stand_ins
 
+
+_BYTE_TOKEN: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 BYTE_OF_CHAR: Final = _byte_of_char()
 """The byte each character of a byte-level vocabulary stands for."""
@@ -61,6 +65,9 @@ class Tokenizer:
         types = _decoder_types(backend.decoder)
         self.is_byte_level: Final = types == ("ByteLevel",)
         self.has_byte_fallback: Final = "ByteFallback" in types
+        self.special_tokens: Final = tuple(
+            token.content for token in added.values() if token.special
+        )
         self._backend = backend
         self._prepend_bos = prepend_bos and bos_id is not None
         self._bytes: dict[int, bytes] = {}
@@ -149,14 +156,31 @@ class Tokenizer:
         token, mostly); `parse_special=False` takes control tokens in `text` as plain characters.
         Raises `InvalidRequestError` for text that is not valid Unicode (lone surrogates).
         """
-        backend = self._backend if parse_special else self._literal_backend
         try:
-            ids: list[int] = backend.encode(text, add_special_tokens=add_special_tokens).ids
+            if parse_special:
+                ids: list[int] = self._backend.encode(
+                    text, add_special_tokens=add_special_tokens
+                ).ids
+            else:
+                ids = self._literal.encode(text, None, add_special_tokens)
         except TypeError as error:
             raise InvalidRequestError("the text holds lone surrogates (invalid Unicode)") from error
         if add_special_tokens and self._prepend_bos and self.bos_id is not None:
             return [self.bos_id, *ids]
         return ids
+
+    def encode_quoted(self, text: str, quoted: Mapping[str, str]) -> list[int]:
+        """Token ids of `text`, in which each mark of `quoted` stands for plain characters.
+
+        Control tokens written in `text` itself are recognised; those that a mark stands for are
+        not. Raises `InvalidRequestError` for text that is not valid Unicode.
+        """
+        if not quoted:
+            return self.encode(text)
+        try:
+            return self._literal.encode(text, quoted, add_special_tokens=False)
+        except TypeError as error:
+            raise InvalidRequestError("the text holds lone surrogates (invalid Unicode)") from error
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Text of `ids`; bytes that are not UTF-8 become U+FFFD."""
@@ -188,15 +212,35 @@ class Tokenizer:
             self._bytes[id_] = found
         return found
 
-    @cached_property
-    def _literal_backend(self) -> tokenizers.Tokenizer:
-        """A second front of the same vocabulary that does not recognise control tokens.
+    def byte_of(self, id_: int) -> bytes | None:
+        """The one byte that a byte-fallback token (`<0xE2>`) stands for; None for all others."""
+        if not self.has_byte_fallback:
+            return None
+        found = _BYTE_TOKEN.fullmatch(self.token(id_) or "")
+        return None if found is None else bytes([int(found[1], 16)])
 
-        Switching `encode_special_tokens` on the shared one per call would race between threads.
+    def text_within(self, id_: int) -> str:
+        """The text of one token as it reads inside a text, not at its beginning.
+
+        Some decoders drop a space at the beginning; between two other tokens they do not.
         """
-        literal = tokenizers.Tokenizer.from_str(self._backend.to_str())
-        literal.encode_special_tokens = True
-        return literal
+        neighbour = self._neighbour
+        if neighbour is None:
+            return self.decode((id_,), skip_special_tokens=False)
+        before = self.decode((neighbour,), skip_special_tokens=False)
+        both = self.decode((neighbour, id_), skip_special_tokens=False)
+        return both.removeprefix(before)
+
+    @cached_property
+    def _neighbour(self) -> int | None:
+        """Some ordinary token that has a text."""
+        ordinary = (id_ for id_ in range(self.vocab_size) if id_ not in self.special_ids)
+        return next((id_ for id_ in ordinary if self.decode((id_,)).isalnum()), None)
+
+    @cached_property
+    def _literal(self) -> LiteralFront:
+        """Made when first needed: it takes as long as loading the vocabulary does."""
+        return LiteralFront(self._backend)
 
 
 def _bytes_of(token: str) -> bytes:
