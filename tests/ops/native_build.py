@@ -128,7 +128,8 @@ def _compile(command: list[str]) -> None:
 def _tiles_allowed() -> bool:
     """Asks Linux for the tiles of AMX, which a process may not touch before."""
     arch_prctl, request_permission, tile_data = 158, 0x1023, 18
-    return ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0
+    refused: int = ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data)
+    return refused == 0
 
 
 def _processor_features() -> frozenset[str]:
