@@ -100,11 +100,10 @@ class _Context:
             for position, token in enumerate(prompt)
         ]
         newest: dict[int, int] = {}
-        first: dict[int, float] = {}
         for start in range(0, len(fed), _BATCH):
             newest |= self._step(fed[start : start + _BATCH], vocab)
-            now = seconds_since(began)
-            first |= {sequence: now for sequence in newest if sequence not in first}
+        # Prompts of several batches end one after the other, but nobody decodes before the last.
+        first = dict.fromkeys(range(len(prompts)), seconds_since(began))
         last = dict(first)
         for done in range(1, max(tokens)):
             step = [

@@ -19,30 +19,51 @@ constexpr int64_t kTileBytes = 1024;
 
 constexpr int kFewLines = 6;          // most that vector instructions serve
 
-// For as long as it lives: eight tiles of sixteen rows of 64 bytes, and denormal numbers are zero.
-class TileArithmetic {
+// Eight tiles of sixteen rows of 64 bytes, for as long as it lives.
+class AttentionTiles {
  public:
-  TileArithmetic() : modes_(_mm_getcsr()) {
+  AttentionTiles() {
     static constexpr TileConfig config = {1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
-    constexpr unsigned flush_to_zero = 0x8000, denormals_are_zeros = 0x0040;
     tile_configure(config);
-    _mm_setcsr(modes_ | flush_to_zero | denormals_are_zeros);
   }
-  TileArithmetic(const TileArithmetic&) = delete;
-  TileArithmetic& operator=(const TileArithmetic&) = delete;
-  ~TileArithmetic() {
-    _mm_setcsr(modes_);
-    _tile_release();
-  }
-
- private:
-  const unsigned modes_;
+  AttentionTiles(const AttentionTiles&) = delete;
+  AttentionTiles& operator=(const AttentionTiles&) = delete;
+  ~AttentionTiles() { _tile_release(); }
 };
 
 // Float32 keys and values ask for float32 products.
 inline bool tiles_fit(const KVLayout& layout) {
-  return layout.format != KVFormat::kFp32 && layout.block_tokens % kGroup == 0 && layout.head_dim % kBlock == 0 &&
-         layout.head_dim <= 4 * kBlock;
+  return layout.format != KVFormat::kFp32 && layout.head_dim % kBlock == 0 && layout.head_dim <= 4 * kBlock;
+}
+
+// Blocks that are no whole groups: elements as they are, in groups, behind the place of the tiles.
+template <KVFormat kFormat>
+inline void gather_records(const AttentionArgs& args, const Work& work, int64_t split, const Span& span,
+                           Pointers& pointers, const AttentionScratch& scratch) {
+  constexpr int64_t bytes = kBytes<kFormat>;
+  static_assert(bytes <= 2, "tiles and elements share the place of float32 copies");
+  const KVLayout& layout = args.layout;
+  const int64_t dim = work.head_dim, size = layout.block_tokens;
+  uint8_t* keys_to = reinterpret_cast<uint8_t*>(scratch.keys) + kContextSplit * dim * 2;
+  uint8_t* values_to = reinterpret_cast<uint8_t*>(scratch.values) + kContextSplit * dim * 2;
+  for (int64_t token = span.begin; token < span.end; ++token) {
+    const int64_t position = split * kContextSplit + token, slot = position % size;
+    const uint8_t* record = args.step.records + work.table[position / size] * layout.record_bytes();
+    const uint8_t* keys = record + layout.keys_offset(args.layer, work.task->kv_head);
+    const uint8_t* values = record + layout.values_offset(args.layer, work.task->kv_head);
+    uint8_t* key_to = keys_to + (token / kGroup * dim * kGroup + token % kGroup) * bytes;
+    for (int64_t d = 0; d < dim; ++d) std::memcpy(key_to + d * kGroup * bytes, keys + (d * size + slot) * bytes, bytes);
+    std::memcpy(values_to + token * dim * bytes, values + slot * dim * bytes, static_cast<size_t>(dim * bytes));
+    copy_scales<kFormat>(keys + size * dim * bytes + slot * 4, scratch.key_scales + token, 1);
+    copy_scales<kFormat>(values + size * dim * bytes + slot * 4, scratch.value_scales + token, 1);
+  }
+  pointers.key_stride = kGroup * bytes;
+  pointers.value_stride = dim * bytes;
+  for (int group = 0; group < kGroups; ++group) {
+    pointers.keys[group] = keys_to + group * dim * kGroup * bytes;
+    pointers.values[group] = values_to + group * dim * kGroup * bytes;
+  }
+  for (const uint8_t*& ahead : pointers.ahead) ahead = keys_to;
 }
 
 // A float16 becomes a bfloat16 of 2 ** -112 times its value by moving its bits (numbers below 2 ** -14

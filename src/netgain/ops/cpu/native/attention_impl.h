@@ -765,7 +765,9 @@ inline void attend_task(const AttentionArgs& args, const AttentionTask& task, co
     load_queries(args, work, scratch);
   }
 #if defined(NETGAIN_MATRIX_UNIT)
-  if (tiles) load_query_tiles<kFormat>(args, work, reinterpret_cast<uint8_t*>(scratch.queries));
+  if constexpr (kFormat != KVFormat::kFp32) {
+    if (tiles) load_query_tiles<kFormat>(args, work, reinterpret_cast<uint8_t*>(scratch.queries));
+  }
 #endif
   for (int64_t i = 0; i < work.lines * work.padded_dim; i += kLanes) store(scratch.joined + i, zero());
   for (int64_t line = 0; line < work.lines; line += kLanes) {
@@ -790,10 +792,13 @@ inline void attend_task(const AttentionArgs& args, const AttentionTask& task, co
       }
     }
 #if defined(NETGAIN_MATRIX_UNIT)
-    if (tiles) {
-      attend_split_tiles<kFormat, kScaled>(work, split, span, records, scratch);
-      take_split(args, work, split, scratch);
-      continue;
+    if constexpr (kFormat != KVFormat::kFp32) {
+      if (tiles) {
+        if (!vectors) gather_records<kFormat>(args, work, split, span, records, scratch);
+        attend_split_tiles<kFormat, kScaled>(work, split, span, records, scratch);
+        take_split(args, work, split, scratch);
+        continue;
+      }
     }
 #endif
     if (direct) {
@@ -821,7 +826,8 @@ template <KVFormat kFormat>
 inline void attend_tasks(const AttentionArgs& args, const AttentionTask* tasks, int64_t count, float* memory) {
   const AttentionScratch scratch = carve(args, memory);
 #if defined(NETGAIN_MATRIX_UNIT)
-  const TileArithmetic arithmetic;
+  const AttentionTiles unit;
+  const NoDenormals modes;
 #endif
   for (int64_t i = 0; i < count; ++i) {
     attend_task<kFormat>(args, tasks[i], i + 1 < count ? tasks + i + 1 : nullptr, scratch);
@@ -838,6 +844,9 @@ inline void attend(const AttentionArgs& args, const AttentionTask* tasks, int64_
 }
 
 inline void merge(const AttentionArgs& args, const AttentionMerge* merges, int64_t count) {
+#if defined(NETGAIN_MATRIX_UNIT)
+  const NoDenormals modes;
+#endif
   const int64_t group = args.heads / args.layout.kv_heads, dim = args.layout.head_dim, padded = round_up(dim, 16);
   for (const AttentionMerge* merge = merges; merge < merges + count; ++merge) {
     for (int64_t head = 0; head < group; ++head) {

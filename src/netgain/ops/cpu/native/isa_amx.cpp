@@ -19,6 +19,7 @@ const Kernels* kernels_amx() {
     all.linear = linear;
     all.gated = gated;
     all.attend = attend;
+    all.merge = merge;
     all.attention_scratch_floats = attention_scratch_floats;
     return all;
   }();

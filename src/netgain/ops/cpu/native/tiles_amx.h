@@ -12,6 +12,21 @@ struct alignas(64) TileConfig {
   uint8_t rows[16];
 };
 
+// Denormal numbers are zero to vector instructions, as they are to the matrix unit, for as long as it lives.
+class NoDenormals {
+ public:
+  NoDenormals() : modes_(_mm_getcsr()) {
+    constexpr unsigned flush_to_zero = 0x8000, denormals_are_zeros = 0x0040;
+    _mm_setcsr(modes_ | flush_to_zero | denormals_are_zeros);
+  }
+  NoDenormals(const NoDenormals&) = delete;
+  NoDenormals& operator=(const NoDenormals&) = delete;
+  ~NoDenormals() { _mm_setcsr(modes_); }
+
+ private:
+  const unsigned modes_;
+};
+
 // The compiler's own intrinsics for these do not say that they read memory (gcc 12), so stores
 // before them may come too late.
 inline void tile_configure(const TileConfig& config) { asm volatile("ldtilecfg %0" ::"m"(config)); }
