@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
-from tests.api.machine import busy_s, used_s
+from tests.api.machine import Echo, busy_s, used_s
 from tests.api.raw_http import RawAnswer, RawRequest
 from tests.api.serving import ServerUnderTest, within
 
@@ -116,26 +116,34 @@ def test_the_stages_account_for_what_the_client_waited(server: ServerUnderTest) 
     """Two hundred requests, one at a time, against the client's own watch at its socket.
 
     Its time holds what no server can see: the kernel's and the client's own share. On a machine
-    that others use that share has no bound, so then the figures are shown and nothing is claimed.
+    that others use, its own cores or its host's, that share has no bound: then the figures are shown
+    and nothing is claimed.
     """
     draw = random.Random(21)
     began_s, busy_before_s = time.monotonic(), busy_s()
     ours_before_s = used_s(os.getpid())
     missing: list[float] = []
-    for _ in range(REQUESTS):
-        answer = ask(server, random_request(draw))
-        ledger = stored_ledger(server, answer)
-        stages = ledger["stages"]
-        assert isinstance(stages, list)
-        named_s = sum(stage["end_s"] - stage["start_s"] for stage in stages)
-        missing.append((answer.e2e_s - named_s) / max(0.001, 0.01 * answer.e2e_s))
+    echoes_s: list[float] = []
+    with Echo() as echo:
+        for _ in range(REQUESTS):
+            answer = ask(server, random_request(draw))
+            echoes_s.append(echo.round_trip_s())
+            ledger = stored_ledger(server, answer)
+            stages = ledger["stages"]
+            assert isinstance(stages, list)
+            named_s = sum(stage["end_s"] - stage["start_s"] for stage in stages)
+            missing.append((answer.e2e_s - named_s) / max(0.001, 0.01 * answer.e2e_s))
     seconds = time.monotonic() - began_s
     others_cores = (busy_s() - busy_before_s - used_s(os.getpid()) + ours_before_s) / seconds
     p50, p99 = statistics.median(missing), statistics.quantiles(missing, n=100)[98]
     assert min(missing) >= 0
     assert p50 <= 1, f"p50 {p50:.2f} of the allowance"
-    if p99 > 1 and others_cores > 0.1:
-        pytest.skip(f"p99 {p99:.2f} of the allowance, beside {others_cores:.1f} busy cores")
+    echo_s = statistics.quantiles(echoes_s, n=100)[98] - statistics.median(echoes_s)
+    if p99 > 1 and (others_cores > 0.1 or echo_s > 0.0003):
+        pytest.skip(
+            f"p99 {p99:.2f} of the allowance, beside {others_cores:.1f} busy cores; at p99 an echo "
+            f"between idle processes took {echo_s * 1e3:.1f} ms longer"
+        )
     assert p99 <= 1, f"p99 {p99:.2f} of the allowance"
 
 
