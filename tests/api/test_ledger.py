@@ -116,8 +116,8 @@ def test_the_stages_account_for_what_the_client_waited(server: ServerUnderTest) 
     """Two hundred requests, one at a time, against the client's own watch at its socket.
 
     Its time holds what no server can see: the kernel's and the client's own share. On a machine
-    that others use, its own cores or its host's, that share has no bound: then the figures are shown
-    and nothing is claimed.
+    that others use, its own cores or its host's, that share has no bound: then the figures are
+    shown and nothing is claimed.
     """
     draw = random.Random(21)
     began_s, busy_before_s = time.monotonic(), busy_s()
