@@ -52,15 +52,21 @@ inline void quantize_block(const F* x, int64_t row, int64_t block, const Quantiz
   const F inverse = set1(any ? kLargest / most : 0.0f), limit = set1(kLargest);
   const int64_t at = out.index(row, block);
   int8_t* values = out.values + at * kBlockValues;
+  const auto whole = [&](F value) { return max(min(mul(value, inverse), limit), sub(zero(), limit)); };
+#if defined(NETGAIN_STORES_PLANES)
+  static_assert(kBlock == 2 * kLanes && kPlane == kBlock, "two vectors are a block");
+  const int32_t sum = store_planes(values, whole(x[0]), whole(x[1]));
+#else
   F sums = zero();
   for (int i = 0; i < kBlock / kLanes; ++i) {
-    F whole = max(min(round(mul(x[i], inverse)), limit), sub(zero(), limit));
-    F high = round(mul(whole, set1(1.0f / 16.0f)));
+    F q = round(whole(x[i]));
+    F high = round(mul(q, set1(1.0f / 16.0f)));
     store_int8(values + i * kLanes, high);
-    store_int8(values + kPlane + i * kLanes, fma(high, set1(-16.0f), whole));
-    sums = add(sums, whole);
+    store_int8(values + kPlane + i * kLanes, fma(high, set1(-16.0f), q));
+    sums = add(sums, q);
   }
   const int32_t sum = reduce_add_int(sums);
+#endif
   out.scales[at] = scale;
   out.sums[at] = sum;
   out.scaled_sums[at] = scale * static_cast<float>(sum);

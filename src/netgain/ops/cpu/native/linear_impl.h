@@ -199,7 +199,7 @@ inline F activate(Activation activation, F x) {
     F cubed = mul(mul(x, x), x);
     z = mul(set1(1.5957691216057308f), fma(set1(0.044715f), cubed, x));
   }
-  return div(x, add(set1(1.0f), exponential(sub(zero(), z))));
+  return quotient(x, add(set1(1.0f), exponential(sub(zero(), z))));
 }
 
 // Activates one block of gate and up features of some rows: `out` holds gate, up, gate, up tiles.

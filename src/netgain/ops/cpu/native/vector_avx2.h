@@ -19,7 +19,7 @@ inline void store(float* p, F x) { _mm256_storeu_ps(p, x); }
 inline F add(F a, F b) { return _mm256_add_ps(a, b); }
 inline F sub(F a, F b) { return _mm256_sub_ps(a, b); }
 inline F mul(F a, F b) { return _mm256_mul_ps(a, b); }
-inline F div(F a, F b) { return _mm256_div_ps(a, b); }
+inline F quotient(F a, F b) { return _mm256_div_ps(a, b); }  // for b >= 1
 inline F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
 inline F max(F a, F b) { return _mm256_max_ps(a, b); }
 inline F min(F a, F b) { return _mm256_min_ps(a, b); }

@@ -20,7 +20,11 @@ inline void store(float* p, F x) { _mm512_storeu_ps(p, x); }
 inline F add(F a, F b) { return _mm512_add_ps(a, b); }
 inline F sub(F a, F b) { return _mm512_sub_ps(a, b); }
 inline F mul(F a, F b) { return _mm512_mul_ps(a, b); }
-inline F div(F a, F b) { return _mm512_div_ps(a, b); }
+// a / b for b >= 1, within 2 units in the last place; 0 where the quotient is denormal.
+inline F quotient(F a, F b) {
+  const F r = _mm512_rcp14_ps(b);
+  return _mm512_mul_ps(a, _mm512_mul_ps(r, _mm512_fnmadd_ps(b, r, _mm512_set1_ps(2.0f))));
+}
 inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
 inline F max(F a, F b) { return _mm512_max_ps(a, b); }
 inline F min(F a, F b) { return _mm512_min_ps(a, b); }
@@ -103,6 +107,21 @@ inline void store_int8(int8_t* p, F x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
 }
 inline int32_t reduce_add_int(F whole) { return _mm512_reduce_add_epi32(_mm512_cvtps_epi32(whole)); }
+#define NETGAIN_STORES_PLANES 1
+// Two vectors of whole numbers q in [-2039, 2039] (rounded here) as bytes: 32 of `high`, then 32 of
+// `low`, where q = 16 * high + low. Returns the sum of q.
+inline int32_t store_planes(int8_t* p, F first, F second) {
+  const __m512i eight = _mm512_set1_epi32(8), lowest = _mm512_set1_epi32(15);
+  const __m512i a = _mm512_cvtps_epi32(first), b = _mm512_cvtps_epi32(second);
+  const __m512i c = _mm512_add_epi32(a, eight), d = _mm512_add_epi32(b, eight);
+  const __m512i high = _mm512_packs_epi32(_mm512_srai_epi32(c, 4), _mm512_srai_epi32(d, 4));
+  const __m512i low = _mm512_packs_epi32(_mm512_sub_epi32(_mm512_and_si512(c, lowest), eight),
+                                         _mm512_sub_epi32(_mm512_and_si512(d, lowest), eight));
+  // Packing works in lanes of 128 bits: four bytes of each of the four go side by side.
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, _mm512_packs_epi16(high, low)));
+  return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
+}
 // Nearest, ties to even.
 inline void store_bf16(void* p, F x) {
   __m512i bits = _mm512_castps_si512(x);

@@ -21,7 +21,7 @@ inline void store(float* p, F x) { vst1q_f32(p, x); }
 inline F add(F a, F b) { return vaddq_f32(a, b); }
 inline F sub(F a, F b) { return vsubq_f32(a, b); }
 inline F mul(F a, F b) { return vmulq_f32(a, b); }
-inline F div(F a, F b) { return vdivq_f32(a, b); }
+inline F quotient(F a, F b) { return vdivq_f32(a, b); }  // for b >= 1
 inline F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
 // As on x86, b where either is a NaN; vmaxq would give the NaN.
 inline F max(F a, F b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }

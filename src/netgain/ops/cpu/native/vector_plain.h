@@ -45,7 +45,7 @@ inline F sub(F a, F b) {
 inline F mul(F a, F b) {
   return each_quarter([&](int i) { return a.quarters[i] * b.quarters[i]; });
 }
-inline F div(F a, F b) {
+inline F quotient(F a, F b) {  // for b >= 1
   return each_quarter([&](int i) { return a.quarters[i] / b.quarters[i]; });
 }
 inline F fma(F a, F b, F c) { return add(mul(a, b), c); }  // two roundings: the instruction may be missing
