@@ -178,7 +178,9 @@ class Reading : public Phase {
     typedef uint64_t Two __attribute__((vector_size(16)));
     const uint8_t* at = data_ + chunk * bytes_;
     Two a{}, b{}, c{}, d{};
+    constexpr int64_t ahead = 12 * 1024;  // as the kernels do: loads alone draw a fifth less
     for (const uint8_t* end = at + bytes_; at < end; at += 64) {
+      __builtin_prefetch(at + ahead, 0, 2);
       a += load<Two>(at);
       b += load<Two>(at + 16);
       c += load<Two>(at + 32);
