@@ -100,13 +100,16 @@ class CountingOps:
 class ModelWork:
     """The work of any step of one model in one format of weights and KV."""
 
-    def __init__(self, model: StepModel, kv_dtype: KVDType) -> None:
-        """`model`: made of `CountedWeight`s."""
+    def __init__(self, model: StepModel, kv_dtype: KVDType, *, tiled: bool = False) -> None:
+        """`model`: made of `CountedWeight`s. `tiled`: attention is multiplied in bfloat16 on a
+        matrix unit, where a multiply-add takes as long as two of bytes.
+        """
         ops = CountingOps()
         model.forward(ops)
         self._matrices = ops.matrices
         self._attention = ops.attention_specs
         self._kv_dtype = kv_dtype
+        self._tiled = tiled
 
     def step(self, slices: Sequence[tuple[int, int]], logit_rows: int) -> StepWork:
         """Slices of `(tokens before, tokens of this step)`.
@@ -130,7 +133,11 @@ class ModelWork:
             for before, count in slices:
                 window = spec.window or before + count
                 read += 2 * spec.kv_heads * head_bytes * min(before, window - 1)
-                floats += 2 * spec.heads * spec.head_dim * pairs(before, count, window)
+                attended = 2 * spec.heads * spec.head_dim * pairs(before, count, window)
+                if self._tiled:
+                    products += 2 * attended
+                else:
+                    floats += attended
         return StepWork(read, floats, products)
 
 
@@ -150,12 +157,14 @@ def work_of(
     """The work of a checkpoint's model as a backend keeps it. Loads nothing."""
     config = checkpoint.config
     matrices: dict[str, LinearWeight] = {}
+    tiled = False
     for spec in matrix_specs(checkpoint):
         if backend is BackendName.TORCH:
             matrices[spec.name] = CountedWeight(spec.shape, 4 * math.prod(spec.shape), False)
             continue
         library = load()
         assert not isinstance(library, Unavailable), library.reason
+        tiled = library.isa == "amx" and kv_dtype is not KVDType.FP32
         matrices[spec.name] = CountedWeight(
             spec.shape,
             resident_bytes(library, weights, spec),
@@ -166,7 +175,8 @@ def work_of(
         for parameter in parameters(config)
         if not parameter.is_matrix
     }
-    return ModelWork(MODELS[config.architecture](config, matrices, vectors), kv_dtype)
+    model = MODELS[config.architecture](config, matrices, vectors)
+    return ModelWork(model, kv_dtype, tiled=tiled)
 
 
 @dataclass(frozen=True, slots=True)

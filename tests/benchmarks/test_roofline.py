@@ -62,6 +62,13 @@ def test_a_quantised_weight_costs_two_byte_products_per_row_and_a_plain_one_a_fl
     assert step.floats == 1 * 10 * 8 + attention
 
 
+def test_attention_on_a_matrix_unit_costs_two_byte_products_for_each_float_one() -> None:
+    vectors, tiles = (ModelWork(OneLayer(None), KVDType.FP16, tiled=on) for on in (False, True))
+    one, other = vectors.step([(9, 5)], 1), tiles.step([(9, 5)], 1)
+    assert other.products - one.products == 2 * (one.floats - other.floats)
+    assert other.floats == 1 * 10 * 8
+
+
 def test_weights_are_read_once_however_many_rows_share_them() -> None:
     one, many = work().step([(0, 1)], 1), work().step([(0, 1)] * 7, 7)
     assert one.read_bytes == many.read_bytes == 100 + 50 + 200 + 320
