@@ -11,12 +11,13 @@ from netgain.server.generation import Prompt
 from netgain.server.messages import ChatMessage
 from netgain.server.prompts import PromptText, prompt_too_long
 from netgain.text.chat_template import ChatTemplate
+from netgain.text.length import tokens_beyond
 from netgain.text.rendered import RenderedChat, render_quoted
 from netgain.text.stream import TextStream
 from netgain.text.token_trace import TokenTrace
 from netgain.text.tokenizer import Tokenizer
 
-_LONG_CHARS: Final = 20_000
+_LONG_CHARS: Final = 4_000
 """Above this many characters tokenising takes milliseconds, and other requests' tokens wait."""
 
 
@@ -117,10 +118,28 @@ class ModelText:
         field: str,
         add_special_tokens: bool,
     ) -> tuple[Prompt, ...]:
-        encoded = [self._encoded(prompt, add_special_tokens) for prompt in prompts]
-        for prompt in encoded:
-            limits.check(prompt.ids, field)
+        encoded: list[Prompt] = []
+        for prompt in prompts:
+            self._check_length(prompt, limits, field)
+            encoded.append(self._encoded(prompt, add_special_tokens))
+            limits.check(encoded[-1].ids, field)
         return tuple(encoded)
+
+    def _check_length(
+        self, prompt: PromptText | RenderedChat, limits: "PromptLimits", field: str
+    ) -> None:
+        """Whoever sends megabytes of text is told so for the price of a context's tokens."""
+        match prompt:
+            case RenderedChat(text, quoted):
+                least = tokens_beyond(
+                    self._tokenizer, text, limits.max_prompt_tokens, quoted=quoted
+                )
+            case str():
+                least = tokens_beyond(self._tokenizer, prompt, limits.max_prompt_tokens)
+            case _:
+                return
+        if least is not None:
+            raise prompt_too_long(least, limits.max_prompt_tokens, at_least=True, field=field)
 
     def _encoded(self, prompt: PromptText | RenderedChat, add_special_tokens: bool) -> Prompt:
         match prompt:
