@@ -1,9 +1,12 @@
 """What the request bodies mean; refusals are tested from outside (tests/api)."""
 
+import time
+
 import pytest
 from pydantic import ValidationError
 
 from netgain.server.errors import ApiError
+from netgain.server.fields import MAX_FIELDS
 from netgain.server.prompts import parse_prompts
 from netgain.server.protocol import (
     IGNORED_FIELDS,
@@ -132,6 +135,26 @@ def test_a_refusal_does_not_repeat_the_prompt() -> None:
     with pytest.raises(ApiError) as caught:
         ChatRequest.parse({"messages": [{"role": "user", "content": {"secret words": 1}}]})
     assert "secret" not in str(caught.value)
+
+
+def test_a_million_fields_cost_what_a_few_do() -> None:
+    fields = {f"field{at}": 1 for at in range(1_000_000)}
+    for request in (ChatRequest, CompletionRequest):
+        began_s = time.thread_time()
+        with pytest.raises(ApiError) as caught:
+            request.parse(fields)
+        assert time.thread_time() - began_s < 0.05
+        assert caught.value.status == 400
+
+
+def test_no_request_can_hold_more_known_fields_than_are_looked_at() -> None:
+    for request in (ChatRequest, CompletionRequest):
+        known = {*request.model_fields, *UNBUILT_FIELDS, *IGNORED_FIELDS}
+        assert len(known) <= MAX_FIELDS
+        faulty: dict[str, object] = {f"field{at}": 1 for at in range(MAX_FIELDS)}
+        with pytest.raises(ApiError) as caught:
+            request.parse(faulty | {"tools": [1]})
+        assert caught.value.detail.param == "tools"
 
 
 MANY = 100_000

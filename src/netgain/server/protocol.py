@@ -20,7 +20,7 @@ from netgain.engine.sampling_params import (
     SamplingParams,
 )
 from netgain.server.errors import bad_request
-from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields, Number
+from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields, Number, few_fields
 from netgain.server.messages import MAX_MESSAGES, ChatMessage
 from netgain.server.prompts import MAX_PROMPTS, PromptText, parse_prompts
 
@@ -224,13 +224,14 @@ class Generation(Fields):
     @classmethod
     def parse(cls, body: dict[str, object]) -> Self:
         """The typed request. Raises `ApiError` (400) naming the field at fault."""
-        _refuse_unbuilt(body, cls.model_fields)
+        served = cls.model_fields
+        body = few_fields(body, (*served, *UNBUILT_FIELDS, *IGNORED_FIELDS))
+        _refuse_unbuilt(body, served)
         request = cls.checked(
             {
                 name: value
                 for name, value in body.items()
-                if name in cls.model_fields
-                or (name not in IGNORED_FIELDS and name not in UNBUILT_FIELDS)
+                if name in served or (name not in IGNORED_FIELDS and name not in UNBUILT_FIELDS)
             }
         )
         if request.stream_options is not None and not request.stream:
