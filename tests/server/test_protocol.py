@@ -14,6 +14,7 @@ from netgain.server.protocol import (
     ChatRequest,
     CompletionRequest,
 )
+from netgain.server.token_requests import TokenizeRequest
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,16 @@ def test_text_parts_are_joined_and_developers_are_the_system() -> None:
     ]
 
 
+def test_the_parts_of_all_contents_together_are_bounded() -> None:
+    part = {"type": "text", "text": "a"}
+    full = [{"role": "user", "content": [part] * 1024}] * 4
+    for request in (ChatRequest, TokenizeRequest):
+        request.parse({"messages": full})
+        with pytest.raises(ApiError, match="4097 parts; at most 4096") as caught:
+            request.parse({"messages": [*full, {"role": "user", "content": [part]}]})
+        assert caught.value.detail.param == "messages"
+
+
 def test_a_refusal_does_not_repeat_the_prompt() -> None:
     with pytest.raises(ApiError) as caught:
         ChatRequest.parse({"messages": [{"role": "user", "content": {"secret words": 1}}]})
@@ -167,7 +178,10 @@ USER = {"role": "user", "content": "x"}
     [
         ({"stop": [1] * MANY}, "stop[0]"),
         ({"stop_token_ids": ["x"] * MANY}, "stop_token_ids[0]"),
-        ({"messages": [{"role": "user", "content": [{}] * MANY}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{}] * 4000}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{}] * MANY}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{}] * 1000}] * 100}, "messages"),
+        ({"messages": [1] * MANY}, "messages[0]"),
         ({"messages": [{**USER, **MANY_FIELDS}]}, "messages[0].field0"),
         ({"netgain": MANY_FIELDS}, "netgain.field0"),
         (MANY_FIELDS, "field0"),

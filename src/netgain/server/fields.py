@@ -57,7 +57,7 @@ class Fields(BaseModel):
 
 
 def few_fields(given: dict[str, object], known: Collection[str]) -> dict[str, object]:
-    """The object itself, or of one with far too many fields the known ones and one of the others."""
+    """The object itself; of one with far too many fields the known ones and one of the others."""
     if len(given) <= MAX_FIELDS:
         return given
     few = {name: given[name] for name in known if name in given}

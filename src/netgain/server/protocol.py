@@ -21,7 +21,7 @@ from netgain.engine.sampling_params import (
 )
 from netgain.server.errors import bad_request
 from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields, Number, few_fields
-from netgain.server.messages import MAX_MESSAGES, ChatMessage
+from netgain.server.messages import Messages
 from netgain.server.prompts import MAX_PROMPTS, PromptText, parse_prompts
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600.0
@@ -347,9 +347,7 @@ class CompletionRequest(Generation):
 class ChatRequest(Generation):
     """The body of `POST /v1/chat/completions`."""
 
-    messages: Annotated[FailFastList[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)] = (
-        Field(description="the conversation; the model's own template renders it")
-    )
+    messages: Messages = Field(description="the conversation; the model's own template renders it")
     max_tokens: StrictInt | None = Field(
         default=None, ge=1, le=MAX_TOKENS, description="null: the rest of the context"
     )
