@@ -65,6 +65,7 @@ def test_a_top_k_beyond_the_vocabulary_is_no_limit(tiny: ServerUnderTest, top_k:
         ("stop", [["a"]]),
         ("stop", {"a": 1}),
         ("stop_token_ids", [-1]),
+        ("stop_token_ids", [288]),
         ("stop_token_ids", [1] * 1025),
         ("stop_token_ids", ["1"]),
         ("model", "x" * 1000),
@@ -88,6 +89,44 @@ def test_a_value_out_of_bounds_is_refused_by_name_and_told_what_to_do(
     assert error["param"].startswith(name[:64].partition(".")[0])
     assert len(error["message"]) < 600
     assert len(response.text) < 1000
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"max_tokens": 3000}, "max_tokens", "max_tokens asks for 3000"),
+        ({"max_completion_tokens": 3000}, "max_completion_tokens", "max_completion_tokens asks"),
+        ({"max_tokens": 5, "max_completion_tokens": 3000}, "max_completion_tokens", "at most 20"),
+        ({"max_tokens": 5, "min_tokens": 6}, "min_tokens", "send max_tokens of at least 6"),
+        (
+            {"max_completion_tokens": 5, "min_tokens": 6},
+            "min_tokens",
+            "above max_completion_tokens (5): lower min_tokens, or send max_completion_tokens of",
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
+def test_a_limit_that_is_too_high_is_called_what_the_client_calls_it(
+    tiny: ServerUnderTest, path: str, fields: dict[str, object], param: str, words: str
+) -> None:
+    given = {"prompt": PROMPT} if path == COMPLETIONS else {"messages": [user("hello")]}
+    response = post(tiny, path, {**given, **fields})
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == param
+    assert words in error["message"]
+
+
+def test_a_default_that_is_too_low_is_said_to_be_one(tiny: ServerUnderTest) -> None:
+    response = post(tiny, COMPLETIONS, {"prompt": PROMPT, "min_tokens": 30})
+    assert "max_tokens (16 where it is not sent)" in response.json()["error"]["message"]
+
+
+def test_an_answer_cannot_be_longer_than_the_context_leaves_it_room(tiny: ServerUnderTest) -> None:
+    fields = {"messages": [user("hello")], "min_tokens": 3000}
+    response = post(tiny, CHAT, fields)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "min_tokens"
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])

@@ -3,13 +3,14 @@
 import base64
 import math
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import OpenAI
 from tests.api.asking import answer, post
 from tests.api.raw_http import RawRequest
-from tests.api.serving import ServerUnderTest, within
+from tests.api.serving import ServerUnderTest, serving, within
 
 PATH = "/v1/embeddings"
 SIZE = 64
@@ -65,6 +66,13 @@ def test_more_inputs_than_the_engine_holds_are_embedded_all_the_same(
     found = embed(tiny, [f"hello {number % 7}" for number in range(700)])
     assert len(found) == 700
     assert found[:7] == found[693:]
+
+
+def test_a_server_of_few_places_embeds_long_lists_too(tiny_folder: Path) -> None:
+    flags = ("--model", str(tiny_folder), "--max-num-seqs", "3", "--max-queue", "3")
+    with serving(*flags) as few:
+        assert len(embed(few, ["hello"] * 2048)) == 2048
+        assert few.metric("netgain_http_errors_total", code="400") == 0
 
 
 @pytest.mark.parametrize(

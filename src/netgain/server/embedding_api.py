@@ -32,7 +32,7 @@ from netgain.server.salt import cache_salt
 from netgain.server.socket_timing import socket_times
 
 _AT_ONCE: Final = 32
-"""Inputs in the engine at a time: a large list takes no more places than that."""
+"""Inputs in the engine at a time, or as many as it runs: a large list takes no more places."""
 
 
 class EmbeddingApi:
@@ -103,8 +103,9 @@ class EmbeddingApi:
         )
 
     async def _embed(self, exchange: Exchange, job: Job, dimensions: int | None) -> None:
-        for start in range(0, len(job.prompts), _AT_ONCE):
-            part = replace(job, prompts=job.prompts[start : start + _AT_ONCE])
+        at_once = min(_AT_ONCE, self._frontend.max_running)
+        for start in range(0, len(job.prompts), at_once):
+            part = replace(job, prompts=job.prompts[start : start + at_once])
             opened = await exchange.open(part)
             await asyncio.gather(*map(_ended, opened))
             failure = exchange.failure()

@@ -29,7 +29,8 @@ from netgain.text.rendered import RenderedChat
 class Job:
     """A validated request: what to generate, for how long at most, who may share its prefixes.
 
-    `field`: what the client calls its prompts. `samples`: answers of each. `discards_answer`: only
+    `field`: what the client calls its prompts, `limit_field` the limit of its answers. `samples`:
+    answers of each. `discards_answer`: only
     the prompt is wanted (its logprobs, its echo). `pooling`: nothing is generated but the prompts'
     embeddings. `timeout_s` counts from arrival.
     """
@@ -40,6 +41,7 @@ class Job:
     arrival: Arrival
     field: str = "prompt"
     samples: int = 1
+    limit_field: str = "max_tokens"
     discards_answer: bool = False
     pooling: bool = False
     timeout_s: float | None = None
@@ -91,6 +93,11 @@ class Frontend:
         """The engine behind this frontend."""
         return self._client
 
+    @property
+    def max_running(self) -> int:
+        """Requests that the engine runs at a time."""
+        return self._max_running
+
     def limits(self) -> PromptLimits:
         """What prompts the engine takes. Raises `ApiError` (503) while there is no engine."""
         info = self._ready_info()
@@ -129,8 +136,8 @@ class Frontend:
         limits = self.limits()
         job.sampling.check_vocabulary(limits.vocab_size)
         prompts = await self._text.tokenize(job.prompts, limits, job.field)
-        if job.sampling.max_tokens is not None and not job.pooling:
-            _check_room(prompts, job.sampling.max_tokens, limits.max_prompt_tokens + 1)
+        if not job.pooling:
+            _check_room(prompts, job, limits.max_prompt_tokens + 1)
         tokenized_ns = time.monotonic_ns()
         timeout_ns = None
         if job.timeout_s is not None:
@@ -237,13 +244,18 @@ class Frontend:
         raise unavailable("the engine ended and is being restarted", "engine_unavailable")
 
 
-def _check_room(prompts: Sequence[Prompt], max_tokens: int, context: int) -> None:
+def _check_room(prompts: Sequence[Prompt], job: Job, context: int) -> None:
     longest = max(len(prompt.ids) for prompt in prompts)
-    if longest + max_tokens > context:
-        raise bad_request(
-            f"the prompt has {longest} tokens and max_tokens asks for {max_tokens} more; this "
-            f"model's context holds {context}: shorten the prompt, or ask for at most "
-            f"{context - longest} tokens",
-            "max_tokens",
-            "context_length_exceeded",
-        )
+    asked = (
+        (job.limit_field, job.sampling.max_tokens or 0),
+        ("min_tokens", job.sampling.min_tokens),
+    )
+    for field, tokens in asked:
+        if longest + tokens > context:
+            raise bad_request(
+                f"the prompt has {longest} tokens and {field} asks for {tokens} more; this "
+                f"model's context holds {context}: shorten the prompt, or ask for at most "
+                f"{context - longest} tokens",
+                field,
+                "context_length_exceeded",
+            )

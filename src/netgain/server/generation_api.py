@@ -116,6 +116,7 @@ class GenerationApi:
             Arrival(exchange.times.first_byte_ns, validated_ns),
             field="messages" if chat else "prompt",
             samples=body.n,
+            limit_field=body.limit_field,
             discards_answer=body.discards_answer,
             timeout_s=body.netgain.timeout_s or self._settings.request_timeout_s,
             salt=cache_salt(self._settings.api_key, body.netgain.cache_salt),
