@@ -16,6 +16,8 @@ from netgain.server.protocol import (
 )
 from netgain.server.token_requests import TokenizeRequest
 
+USER = {"role": "user", "content": "x"}
+
 
 @pytest.mark.parametrize(
     ("prompt", "expected"),
@@ -142,6 +144,37 @@ def test_the_parts_of_all_contents_together_are_bounded() -> None:
         assert caught.value.detail.param == "messages"
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": [3]},
+        {"messages": [{"role": "user", "content": [3]}]},
+        {"messages": [{**USER, "refusal": "no"}]},
+        {"messages": [{**USER, "audio": {}}]},
+        {"messages": [{**USER, "tool_calls": [{}]}]},
+        {"messages": [USER] * 5000},
+        {"logit_bias": {"one": 1}},
+        {"logit_bias": [1]},
+        {"stop": ["a"] * 65},
+        {"stop": 1},
+        {"stop_token_ids": [1] * 2000},
+        {"netgain": 1},
+        {"stream_options": 1},
+        {"max_tokens": 10**30},
+        {"seed": 10**30},
+        {"temperature": 10**400},
+        {"model": 3},
+    ],
+)
+def test_a_refusal_is_in_plain_words(fields: dict[str, object]) -> None:
+    with pytest.raises(ApiError) as caught:
+        ChatRequest.parse({"messages": [USER], **fields})
+    words = str(caught.value)
+    for foreign in ("dictionary", "instance", "None", "validation", "pattern", "^", "Python"):
+        assert foreign not in words
+    assert len(words) < 200
+
+
 def test_a_refusal_does_not_repeat_the_prompt() -> None:
     with pytest.raises(ApiError) as caught:
         ChatRequest.parse({"messages": [{"role": "user", "content": {"secret words": 1}}]})
@@ -170,7 +203,6 @@ def test_no_request_can_hold_more_known_fields_than_are_looked_at() -> None:
 
 MANY = 100_000
 MANY_FIELDS = {f"field{at}": 1 for at in range(MANY)}
-USER = {"role": "user", "content": "x"}
 
 
 @pytest.mark.parametrize(

@@ -86,9 +86,23 @@ def first_fault(error: PydanticError) -> ApiError:
         case "missing":
             return bad_request(f"{where} is missing", where, "missing_required_parameter")
         case _:
-            words = fault["msg"].removeprefix("Value error, ")
-            words = words.replace("dictionary or instance of ChatMessage", "object")
-            return bad_request(f"{where}: {words[:1].lower()}{words[1:]}", where)
+            return bad_request(f"{where}: {_words(fault['type'], fault['msg'])}", where)
+
+
+def _words(kind: str, said: str) -> str:
+    """What is wrong, in JSON's words where the library speaks of Python or of itself."""
+    match kind:
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return "must be an object"
+        case "none_required":
+            return "must be null, or left out"
+        case "string_pattern_mismatch":
+            return "the key must be a token id: a whole number in quotes"
+        case "int_parsing_size":
+            return "must fit in 64 bits"
+    words = said.removeprefix("Value error, ").replace(" after validation", "")
+    words = words.replace("Dictionary", "Object")
+    return f"{words[:1].lower()}{words[1:]}"
 
 
 def _is_type_name(part: int | str) -> bool:

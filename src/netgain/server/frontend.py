@@ -215,7 +215,7 @@ class Frontend:
             case FinishReason.TIMEOUT:
                 return deadline_exceeded()
             case FinishReason.ABORT if self._draining:
-                return unavailable("the server is shutting down", "shutting_down")
+                return _shutting_down()
             case FinishReason.ABORT:
                 return ApiError(499, "the client went away", code="client_disconnected")
             case FinishReason.ERROR:
@@ -235,13 +235,21 @@ class Frontend:
 
     def _ready_info(self) -> EngineInfo:
         if self._draining:
-            raise unavailable("the server is shutting down", "shutting_down")
+            raise _shutting_down()
         info = self._client.info
         if self._client.state is EngineState.READY and info is not None:
             return info
         if self._client.state is EngineState.STARTING and info is None:
-            raise unavailable("the model is still loading", "loading", retry_after_s=2)
-        raise unavailable("the engine ended and is being restarted", "engine_unavailable")
+            raise unavailable(
+                "the model is still loading; try again shortly", "loading", retry_after_s=2
+            )
+        raise unavailable(
+            "the engine ended and is being restarted; try again shortly", "engine_unavailable"
+        )
+
+
+def _shutting_down() -> ApiError:
+    return unavailable("this server is shutting down; try again once it is back", "shutting_down")
 
 
 def _check_room(prompts: Sequence[Prompt], job: Job, context: int) -> None:
