@@ -214,6 +214,51 @@ def test_headers_without_end_are_refused(tiny: ServerUnderTest) -> None:
     assert json.loads(body)["error"]["code"] == "head_too_large"
 
 
+def said_to(server: ServerUnderTest, *pieces: bytes) -> tuple[int, dict[str, Any]]:
+    """Status and body of the answer to bytes on a connection of their own."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces:
+            connection.sendall(piece)
+        said = b""
+        while data := connection.recv(65536):
+            said += data
+    head, _, body = said.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+@pytest.mark.parametrize("size", [100, 9_000, 65_536, 200_000])
+@pytest.mark.parametrize("end", [b"\r\n\r\n", b""])
+def test_a_large_head_is_refused_whatever_the_packets(
+    tiny: ServerUnderTest, size: int, end: bytes
+) -> None:
+    head = b"GET /health HTTP/1.1\r\nhost: x\r\nx-more: " + b"y" * 70_000 + end
+    pieces = [head[start : start + size] for start in range(0, len(head), size)]
+    status, body = said_to(tiny, *pieces)
+    assert (status, body["error"]["code"]) == (431, "head_too_large")
+
+
+def test_a_head_within_the_limit_is_served(tiny: ServerUnderTest) -> None:
+    head = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-more: " + b"y" * 65_000
+    assert said_to(tiny, head + b"\r\n\r\n")[0] == 200
+
+
+@pytest.mark.parametrize("method", [b"FOO", b"get", b"X-Y"])
+def test_an_unknown_method_is_called_that(tiny: ServerUnderTest, method: bytes) -> None:
+    status, body = said_to(tiny, method + b" /v1/models HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (status, body["error"]["code"]) == (400, "unknown_method")
+    assert "send HTTP" not in body["error"]["message"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("path", ["/v1/completions/", "/health/", "/v1/models/"])
+def test_a_slash_too_many_is_no_redirect(tiny: ServerUnderTest, method: str, path: str) -> None:
+    response = httpx.request(method, f"{tiny.url}{path}", headers={"host": "evil.example"})
+    assert response.status_code in (404, 405)
+    assert "location" not in response.headers
+    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+
+
 def test_what_is_no_http_is_told_so_in_json(tiny: ServerUnderTest) -> None:
     with socket.create_connection(("127.0.0.1", tiny.port), timeout=10) as connection:
         connection.sendall(b"\x16\x03\x01 hello\r\n\r\n")
