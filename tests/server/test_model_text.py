@@ -10,7 +10,8 @@ from netgain.models.chat_template_source import load_chat_template
 from netgain.models.tokenizer_source import load_tokenizer
 from netgain.server.errors import ApiError
 from netgain.server.messages import ChatMessage
-from netgain.server.model_text import ModelText, PromptLimits
+from netgain.server.model_text import ModelText
+from netgain.server.prompts import PromptLimits
 
 LIMITS = PromptLimits(60_000, VOCABULARY)
 LONG = "é1 삼" * 150_000

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from netgain.server.errors import ApiError
 from netgain.server.fields import MAX_FIELDS
-from netgain.server.prompts import parse_prompts
+from netgain.server.prompts import PromptLimits, parse_prompts
 from netgain.server.protocol import (
     IGNORED_FIELDS,
     UNBUILT_FIELDS,
@@ -29,7 +29,7 @@ USER = {"role": "user", "content": "x"}
     ],
 )
 def test_a_prompt_has_four_forms(prompt: object, expected: tuple[object, ...]) -> None:
-    assert parse_prompts(prompt, 10) == expected
+    assert parse_prompts(prompt, PromptLimits(11, 10)) == expected
 
 
 def test_defaults_are_those_of_openai() -> None:

@@ -19,8 +19,8 @@ from netgain.server.errors import (
 from netgain.server.generation import Arrival, Generation, Prompt
 from netgain.server.ledger_book import ClosedLedger, LedgerBook
 from netgain.server.metrics import ServerMetrics
-from netgain.server.model_text import ModelText, PromptLimits
-from netgain.server.prompts import PromptText
+from netgain.server.model_text import ModelText
+from netgain.server.prompts import PromptLimits, PromptText
 from netgain.server.request_log import REQUESTS
 from netgain.text.rendered import RenderedChat
 
@@ -101,7 +101,7 @@ class Frontend:
     def limits(self) -> PromptLimits:
         """What prompts the engine takes. Raises `ApiError` (503) while there is no engine."""
         info = self._ready_info()
-        return PromptLimits(info.max_model_len - 1, info.vocab_size)
+        return PromptLimits(info.max_model_len, info.vocab_size)
 
     def admit(self, requests: int, param: str = "prompt") -> None:
         """Takes places for so many requests, until `release`.
@@ -134,10 +134,12 @@ class Frontend:
         Raises `ApiError` (400, 503) or `InvalidRequestError`.
         """
         limits = self.limits()
+        if job.pooling:
+            limits = limits.unanswered()
         job.sampling.check_vocabulary(limits.vocab_size)
         prompts = await self._text.tokenize(job.prompts, limits, job.field)
         if not job.pooling:
-            _check_room(prompts, job, limits.max_prompt_tokens + 1)
+            _check_room(prompts, job, limits.context_tokens)
         tokenized_ns = time.monotonic_ns()
         timeout_ns = None
         if job.timeout_s is not None:

@@ -80,7 +80,7 @@ class GenerationApi:
     def _completion(self, exchange: Exchange, fields: dict[str, object]) -> _Asked:
         body = CompletionRequest.parse(fields)
         model = self._names.check(body.model)
-        prompts = body.prompts(self._frontend.limits().max_prompt_tokens)
+        prompts = body.prompts(self._frontend.limits())
         sampling = body.sampling()
         validated_ns = time.monotonic_ns()
         return self._asked(exchange, body, model, prompts, sampling, validated_ns)

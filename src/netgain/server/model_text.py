@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
 from netgain.errors import InvalidRequestError
 from netgain.server.generation import Prompt
 from netgain.server.messages import ChatMessage
-from netgain.server.prompts import PromptText, prompt_too_long
+from netgain.server.prompts import PromptLimits, PromptText
 from netgain.text.chat_template import ChatTemplate
 from netgain.text.length import tokens_beyond
 from netgain.text.rendered import RenderedChat, render_quoted
@@ -48,7 +47,7 @@ class ModelText:
     def render_chat(
         self,
         messages: Sequence[ChatMessage],
-        limits: "PromptLimits",
+        limits: PromptLimits,
         *,
         parse_special: bool = False,
         add_generation_prompt: bool = True,
@@ -75,7 +74,7 @@ class ModelText:
     async def tokenize(
         self,
         prompts: Sequence[PromptText | RenderedChat],
-        limits: "PromptLimits",
+        limits: PromptLimits,
         field: str,
         *,
         add_special_tokens: bool = True,
@@ -105,16 +104,16 @@ class ModelText:
         """Ends the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _check_chars(self, chars: int, limits: "PromptLimits", field: str) -> None:
+    def _check_chars(self, chars: int, limits: PromptLimits, field: str) -> None:
         """Rendering or tokenising megabytes only to refuse them would keep everybody waiting."""
         least = chars // self._longest_token_bytes
         if least > limits.max_prompt_tokens:
-            raise prompt_too_long(least, limits.max_prompt_tokens, at_least=True, field=field)
+            raise limits.too_long(least, field, at_least=True)
 
     def _tokenize(
         self,
         prompts: Sequence[PromptText | RenderedChat],
-        limits: "PromptLimits",
+        limits: PromptLimits,
         field: str,
         add_special_tokens: bool,
     ) -> tuple[Prompt, ...]:
@@ -126,7 +125,7 @@ class ModelText:
         return tuple(encoded)
 
     def _check_length(
-        self, prompt: PromptText | RenderedChat, limits: "PromptLimits", field: str
+        self, prompt: PromptText | RenderedChat, limits: PromptLimits, field: str
     ) -> None:
         """Whoever sends megabytes of text is told so for the price of a context's tokens."""
         match prompt:
@@ -139,7 +138,7 @@ class ModelText:
             case _:
                 return
         if least is not None:
-            raise prompt_too_long(least, limits.max_prompt_tokens, at_least=True, field=field)
+            raise limits.too_long(least, field, at_least=True)
 
     def _encoded(self, prompt: PromptText | RenderedChat, add_special_tokens: bool) -> Prompt:
         match prompt:
@@ -150,23 +149,3 @@ class ModelText:
                 return Prompt(tuple(ids), prompt)
             case _:
                 return Prompt(prompt)
-
-
-@dataclass(frozen=True, slots=True)
-class PromptLimits:
-    """What the engine can take."""
-
-    max_prompt_tokens: int
-    vocab_size: int
-
-    def check(self, ids: tuple[int, ...], field: str) -> None:
-        """Raises `ApiError` or `InvalidRequestError` (400) for ids no engine should see."""
-        if not ids:
-            raise InvalidRequestError(f"{field} has no tokens; it must have at least one", field)
-        if len(ids) > self.max_prompt_tokens:
-            raise prompt_too_long(len(ids), self.max_prompt_tokens, field=field)
-        if min(ids) < 0 or max(ids) >= self.vocab_size:
-            raise InvalidRequestError(
-                f"{field} holds a token id outside the vocabulary (0 to {self.vocab_size - 1})",
-                field,
-            )

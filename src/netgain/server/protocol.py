@@ -22,7 +22,7 @@ from netgain.engine.sampling_params import (
 from netgain.server.errors import bad_request
 from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields, Number, few_fields
 from netgain.server.messages import Messages
-from netgain.server.prompts import MAX_PROMPTS, PromptText, parse_prompts
+from netgain.server.prompts import MAX_PROMPTS, PromptLimits, PromptText, parse_prompts
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600.0
 MAX_SALT_CHARS: Final = 1024
@@ -150,7 +150,8 @@ class Generation(Fields):
         default=1,
         ge=1,
         le=MAX_SAMPLES,
-        description="choices of each prompt; the prompt is computed once",
+        description="choices of each prompt; the prompt is computed once "
+        "(with `--no-prefix-cache` once for each)",
     )
     temperature: Number = Field(
         default=1.0, ge=0, le=100, description="up to 0.00001 the likeliest token is always taken"
@@ -331,9 +332,9 @@ class CompletionRequest(Generation):
         default=None, ge=0, le=MAX_LOGPROBS, description="so many alternatives at each token"
     )
 
-    def prompts(self, max_prompt_tokens: int) -> tuple[PromptText, ...]:
+    def prompts(self, limits: PromptLimits) -> tuple[PromptText, ...]:
         """The prompts. Raises `ApiError` (400) for anything that is not a prompt."""
-        return parse_prompts(self.prompt, max_prompt_tokens)
+        return parse_prompts(self.prompt, limits)
 
     @property
     def discards_answer(self) -> bool:
