@@ -154,6 +154,15 @@ def test_so_many_stop_strings_are_taken(tiny: ServerUnderTest, count: int) -> No
     )
 
 
+def test_of_a_name_that_comes_twice_the_last_value_counts(tiny: ServerUnderTest) -> None:
+    response = httpx.post(
+        f"{tiny.url}{COMPLETIONS}",
+        content=b'{"prompt": "x", "ignore_eos": true, "max_tokens": 7, "max_tokens": 2}',
+        headers={"content-type": "application/json"},
+    )
+    assert response.json()["usage"]["completion_tokens"] == 2
+
+
 def nested(depth: int) -> bytes:
     return b'{"prompt": "x", "netgain": ' + b'{"a":' * depth + b"1" + b"}" * depth + b"}"
 
