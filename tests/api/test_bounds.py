@@ -122,6 +122,20 @@ def test_a_default_that_is_too_low_is_said_to_be_one(tiny: ServerUnderTest) -> N
     assert "max_tokens (16 where it is not sent)" in response.json()["error"]["message"]
 
 
+def test_a_default_that_does_not_fit_is_said_to_be_one(tiny: ServerUnderTest) -> None:
+    response = post(tiny, COMPLETIONS, {"prompt": [5] * 2040})
+    assert response.status_code == 400
+    said = response.json()["error"]["message"]
+    assert "max_tokens (where it is not sent) asks for 16 more" in said
+    assert "ask for at most 8 tokens" in said
+
+
+def test_a_list_of_tokens_that_is_too_long_is_not_looked_through(tiny: ServerUnderTest) -> None:
+    response = post(tiny, "/detokenize", {"tokens": ["x"] * 3000})
+    assert response.status_code == 400
+    assert "has 3000 tokens; at most 2048" in response.json()["error"]["message"]
+
+
 def test_an_answer_cannot_be_longer_than_the_context_leaves_it_room(tiny: ServerUnderTest) -> None:
     fields = {"messages": [user("hello")], "min_tokens": 3000}
     response = post(tiny, CHAT, fields)

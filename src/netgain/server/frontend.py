@@ -29,8 +29,8 @@ from netgain.text.rendered import RenderedChat
 class Job:
     """A validated request: what to generate, for how long at most, who may share its prefixes.
 
-    `field`: what the client calls its prompts, `limit_field` the limit of its answers. `samples`:
-    answers of each. `discards_answer`: only
+    `field`: what the client calls its prompts, `limit_field` the limit of its answers, which is
+    a default unless `limit_sent`. `samples`: answers of each. `discards_answer`: only
     the prompt is wanted (its logprobs, its echo). `pooling`: nothing is generated but the prompts'
     embeddings. `timeout_s` counts from arrival.
     """
@@ -42,6 +42,7 @@ class Job:
     field: str = "prompt"
     samples: int = 1
     limit_field: str = "max_tokens"
+    limit_sent: bool = True
     discards_answer: bool = False
     pooling: bool = False
     timeout_s: float | None = None
@@ -257,13 +258,14 @@ def _shutting_down() -> ApiError:
 def _check_room(prompts: Sequence[Prompt], job: Job, context: int) -> None:
     longest = max(len(prompt.ids) for prompt in prompts)
     asked = (
-        (job.limit_field, job.sampling.max_tokens or 0),
-        ("min_tokens", job.sampling.min_tokens),
+        (job.limit_field, job.sampling.max_tokens or 0, job.limit_sent),
+        ("min_tokens", job.sampling.min_tokens, True),
     )
-    for field, tokens in asked:
+    for field, tokens, sent in asked:
         if longest + tokens > context:
             raise bad_request(
-                f"the prompt has {longest} tokens and {field} asks for {tokens} more; this "
+                f"the prompt has {longest} tokens and {field} "
+                f"{'' if sent else '(where it is not sent) '}asks for {tokens} more; this "
                 f"model's context holds {context}: shorten the prompt, or ask for at most "
                 f"{context - longest} tokens",
                 field,

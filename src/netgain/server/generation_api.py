@@ -117,6 +117,7 @@ class GenerationApi:
             field="messages" if chat else "prompt",
             samples=body.n,
             limit_field=body.limit_field,
+            limit_sent=body.limit_sent,
             discards_answer=body.discards_answer,
             timeout_s=body.netgain.timeout_s or self._settings.request_timeout_s,
             salt=cache_salt(self._settings.api_key, body.netgain.cache_salt),

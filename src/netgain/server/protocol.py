@@ -252,15 +252,19 @@ class Generation(Fields):
         """What the client calls the most tokens that it wants."""
         return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
 
+    @property
+    def limit_sent(self) -> bool:
+        """Whether that is the client's own number."""
+        return self.limit_field in self.model_fields_set
+
     def _sampling(
         self, max_tokens: int | None, logprobs: int | None, prompt_logprobs: int | None
     ) -> SamplingParams:
         """The engine's parameters. Raises `ApiError`, `InvalidRequestError` (400)."""
         if max_tokens is not None and self.min_tokens > max_tokens:
-            sent = self.limit_field in self.model_fields_set
             raise bad_request(
                 f"min_tokens ({self.min_tokens}) is above {self.limit_field} ({max_tokens}"
-                f"{'' if sent else ' where it is not sent'}): lower min_tokens, or send "
+                f"{'' if self.limit_sent else ' where it is not sent'}): lower min_tokens, or send "
                 f"{self.limit_field} of at least {self.min_tokens}",
                 "min_tokens",
             )

@@ -59,11 +59,14 @@ class TokenApi:
 
     async def detokenize(self, request: Request) -> Response:
         """The text of token ids; bytes that are no UTF-8 become U+FFFD."""
-        body = DetokenizeRequest.checked(await read_object(request, self._max_body_bytes))
-        self._names.check(body.model)
+        fields = await read_object(request, self._max_body_bytes)
         limits = self._frontend.limits().unanswered()
-        if len(body.tokens) > limits.max_prompt_tokens:
-            raise limits.too_long(len(body.tokens), "tokens")
+        tokens = fields.get("tokens")
+        # Before each is looked at: a body has room for millions of them.
+        if isinstance(tokens, list) and len(tokens) > limits.max_prompt_tokens:
+            raise limits.too_long(len(tokens), "tokens")
+        body = DetokenizeRequest.checked(fields)
+        self._names.check(body.model)
         if any(id_ >= limits.vocab_size for id_ in body.tokens):
             raise bad_request(
                 f"tokens holds an id outside the vocabulary (0 to {limits.vocab_size - 1})",
