@@ -187,7 +187,10 @@ class Generation(Fields):
         default=None, ge=-MAX_INT64 - 1, le=MAX_INT64, description="fixes the text; null: drawn"
     )
     min_tokens: StrictInt = Field(
-        default=0, ge=0, le=MAX_TOKENS, description="no end before so many; at most `max_tokens`"
+        default=0,
+        ge=0,
+        le=MAX_TOKENS,
+        description="no end before so many; at most `max_tokens` and what the context leaves",
     )
     stop: (
         Annotated[StrictStr, Field(min_length=1, max_length=MAX_STOP_BYTES)]
@@ -204,7 +207,9 @@ class Generation(Fields):
     stop_token_ids: Annotated[
         FailFastList[Annotated[StrictInt, Field(ge=0, le=MAX_INT64)]],
         Field(max_length=MAX_STOP_TOKEN_IDS),
-    ] = Field(default_factory=list, description="the text ends before these tokens")
+    ] = Field(
+        default_factory=list, description="the text ends before these tokens of the vocabulary"
+    )
     ignore_eos: StrictBool = Field(
         default=False, description="go on after the model's own end, to `max_tokens`"
     )
