@@ -206,7 +206,9 @@ def test_a_body_over_the_limit_is_refused(server: ServerUnderTest, declared: boo
         headers={"content-type": "application/json"},
         timeout=30.0,
     )
-    assert_refused(answer, 413, None, "larger than")
+    assert_refused(
+        answer, 413, None, "larger than 8,388,608 bytes: send it in several requests, or"
+    )
 
 
 @pytest.mark.parametrize(

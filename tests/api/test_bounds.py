@@ -65,6 +65,7 @@ def test_a_top_k_beyond_the_vocabulary_is_no_limit(tiny: ServerUnderTest, top_k:
         ("stop", [["a"]]),
         ("stop", {"a": 1}),
         ("stop_token_ids", [-1]),
+        ("stop_token_ids", [288]),
         ("stop_token_ids", [1] * 1025),
         ("stop_token_ids", ["1"]),
         ("model", "x" * 1000),
@@ -90,6 +91,58 @@ def test_a_value_out_of_bounds_is_refused_by_name_and_told_what_to_do(
     assert len(response.text) < 1000
 
 
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"max_tokens": 3000}, "max_tokens", "max_tokens asks for 3000"),
+        ({"max_completion_tokens": 3000}, "max_completion_tokens", "max_completion_tokens asks"),
+        ({"max_tokens": 5, "max_completion_tokens": 3000}, "max_completion_tokens", "at most 20"),
+        ({"max_tokens": 5, "min_tokens": 6}, "min_tokens", "send max_tokens of at least 6"),
+        (
+            {"max_completion_tokens": 5, "min_tokens": 6},
+            "min_tokens",
+            "above max_completion_tokens (5): lower min_tokens, or send max_completion_tokens of",
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
+def test_a_limit_that_is_too_high_is_called_what_the_client_calls_it(
+    tiny: ServerUnderTest, path: str, fields: dict[str, object], param: str, words: str
+) -> None:
+    given = {"prompt": PROMPT} if path == COMPLETIONS else {"messages": [user("hello")]}
+    response = post(tiny, path, {**given, **fields})
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == param
+    assert words in error["message"]
+
+
+def test_a_default_that_is_too_low_is_said_to_be_one(tiny: ServerUnderTest) -> None:
+    response = post(tiny, COMPLETIONS, {"prompt": PROMPT, "min_tokens": 30})
+    assert "max_tokens (16 where it is not sent)" in response.json()["error"]["message"]
+
+
+def test_a_default_that_does_not_fit_is_said_to_be_one(tiny: ServerUnderTest) -> None:
+    response = post(tiny, COMPLETIONS, {"prompt": [5] * 2040})
+    assert response.status_code == 400
+    said = response.json()["error"]["message"]
+    assert "max_tokens (where it is not sent) asks for 16 more" in said
+    assert "ask for at most 8 tokens" in said
+
+
+def test_a_list_of_tokens_that_is_too_long_is_not_looked_through(tiny: ServerUnderTest) -> None:
+    response = post(tiny, "/detokenize", {"tokens": ["x"] * 3000})
+    assert response.status_code == 400
+    assert "has 3000 tokens; at most 2048" in response.json()["error"]["message"]
+
+
+def test_an_answer_cannot_be_longer_than_the_context_leaves_it_room(tiny: ServerUnderTest) -> None:
+    fields = {"messages": [user("hello")], "min_tokens": 3000}
+    response = post(tiny, CHAT, fields)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "min_tokens"
+
+
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
 @pytest.mark.parametrize("name", ["temperature", "repetition_penalty", "top_p", "min_p"])
 def test_numbers_that_are_none_are_refused_in_json(
@@ -113,6 +166,15 @@ def test_so_many_stop_strings_are_taken(tiny: ServerUnderTest, count: int) -> No
         complete(tiny, PROMPT, max_tokens=12, stop=[*stops[1:], plain[3]])["text"]
         == (plain[: plain.index(plain[3])])
     )
+
+
+def test_of_a_name_that_comes_twice_the_last_value_counts(tiny: ServerUnderTest) -> None:
+    response = httpx.post(
+        f"{tiny.url}{COMPLETIONS}",
+        content=b'{"prompt": "x", "ignore_eos": true, "max_tokens": 7, "max_tokens": 2}',
+        headers={"content-type": "application/json"},
+    )
+    assert response.json()["usage"]["completion_tokens"] == 2
 
 
 def nested(depth: int) -> bytes:
@@ -173,6 +235,51 @@ def test_headers_without_end_are_refused(tiny: ServerUnderTest) -> None:
     head, _, body = said.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 431 ")
     assert json.loads(body)["error"]["code"] == "head_too_large"
+
+
+def said_to(server: ServerUnderTest, *pieces: bytes) -> tuple[int, dict[str, Any]]:
+    """Status and body of the answer to bytes on a connection of their own."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces:
+            connection.sendall(piece)
+        said = b""
+        while data := connection.recv(65536):
+            said += data
+    head, _, body = said.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+@pytest.mark.parametrize("size", [100, 9_000, 65_536, 200_000])
+@pytest.mark.parametrize("end", [b"\r\n\r\n", b""])
+def test_a_large_head_is_refused_whatever_the_packets(
+    tiny: ServerUnderTest, size: int, end: bytes
+) -> None:
+    head = b"GET /health HTTP/1.1\r\nhost: x\r\nx-more: " + b"y" * 70_000 + end
+    pieces = [head[start : start + size] for start in range(0, len(head), size)]
+    status, body = said_to(tiny, *pieces)
+    assert (status, body["error"]["code"]) == (431, "head_too_large")
+
+
+def test_a_head_within_the_limit_is_served(tiny: ServerUnderTest) -> None:
+    head = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-more: " + b"y" * 65_000
+    assert said_to(tiny, head + b"\r\n\r\n")[0] == 200
+
+
+@pytest.mark.parametrize("method", [b"FOO", b"get", b"X-Y"])
+def test_an_unknown_method_is_called_that(tiny: ServerUnderTest, method: bytes) -> None:
+    status, body = said_to(tiny, method + b" /v1/models HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (status, body["error"]["code"]) == (400, "unknown_method")
+    assert "send HTTP" not in body["error"]["message"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("path", ["/v1/completions/", "/health/", "/v1/models/"])
+def test_a_slash_too_many_is_no_redirect(tiny: ServerUnderTest, method: str, path: str) -> None:
+    response = httpx.request(method, f"{tiny.url}{path}", headers={"host": "evil.example"})
+    assert response.status_code in (404, 405)
+    assert "location" not in response.headers
+    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
 
 
 def test_what_is_no_http_is_told_so_in_json(tiny: ServerUnderTest) -> None:

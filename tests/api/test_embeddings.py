@@ -3,13 +3,14 @@
 import base64
 import math
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import OpenAI
 from tests.api.asking import answer, post
 from tests.api.raw_http import RawRequest
-from tests.api.serving import ServerUnderTest, within
+from tests.api.serving import ServerUnderTest, serving, within
 
 PATH = "/v1/embeddings"
 SIZE = 64
@@ -67,6 +68,13 @@ def test_more_inputs_than_the_engine_holds_are_embedded_all_the_same(
     assert found[:7] == found[693:]
 
 
+def test_a_server_of_few_places_embeds_long_lists_too(tiny_folder: Path) -> None:
+    flags = ("--model", str(tiny_folder), "--max-num-seqs", "3", "--max-queue", "3")
+    with serving(*flags) as few:
+        assert len(embed(few, ["hello"] * 2048)) == 2048
+        assert few.metric("netgain_http_errors_total", code="400") == 0
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -78,7 +86,7 @@ def test_more_inputs_than_the_engine_holds_are_embedded_all_the_same(
         ({"input": [1, "a"]}, "input"),
         ({"input": ["x"] * 2049}, "input"),
         ({"input": "hello " * 100_000}, "input"),
-        ({"input": [3] * 2048}, "input"),
+        ({"input": [3] * 2049}, "input"),
         ({"input": [288]}, "input"),
         ({"input": "x", "dimensions": 32}, "dimensions"),
         ({"input": "x", "dimensions": 0}, "dimensions"),
@@ -92,6 +100,25 @@ def test_what_cannot_be_embedded_is_refused_by_name(
     response = post(tiny, PATH, fields)
     assert response.status_code == 400, response.text
     assert response.json()["error"]["param"] == param
+
+
+def test_an_input_may_fill_the_context(tiny: ServerUnderTest) -> None:
+    full, less = embed(tiny, [[5] * 2047 + [7], [5] * 2047])
+    assert full != less
+    error = post(tiny, PATH, {"input": [[5] * 2049]}).json()["error"]
+    assert "an input has 2049 tokens; at most 2048 fit" in error["message"]
+    assert "answer" not in error["message"]
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_tokens_and_texts_that_fill_the_context_are_turned_into_each_other(
+    tiny: ServerUnderTest, extra: int
+) -> None:
+    text = post(tiny, "/tokenize", {"prompt": "1" * (2048 + extra)})
+    ids = post(tiny, "/detokenize", {"tokens": [5] * (2048 + extra)})
+    assert (text.status_code, ids.status_code) == ((400, 400) if extra else (200, 200))
+    if extra:
+        assert "answer" not in text.text + ids.text
 
 
 def test_the_models_own_size_may_be_asked_for(tiny: ServerUnderTest) -> None:

@@ -105,6 +105,17 @@ def test_two_requests_at_once_with_one_id_are_told_apart(tiny: ServerUnderTest) 
     assert "twice" in ids
 
 
+@pytest.mark.parametrize("own", ["cmpl-mine", "chatcmpl-mine", "chatcmpl-cmpl-mine"])
+def test_a_ledger_is_found_by_an_id_that_begins_like_ours(tiny: ServerUnderTest, own: str) -> None:
+    response = post(tiny, COMPLETIONS, {"prompt": "1", "max_tokens": 1}, {"x-request-id": own})
+    ids = (response.headers["x-request-id"], response.json()["id"])
+
+    def found() -> bool:
+        return all(tiny.get(f"/v1/requests/{id_}/ledger").status_code == 200 for id_ in ids)
+
+    assert within(1, found)
+
+
 def test_an_answer_says_where_its_time_went(tiny: ServerUnderTest) -> None:
     began = time.monotonic()
     fields = {"prompt": "hello " * 50, "max_tokens": 200, "ignore_eos": True}

@@ -1,16 +1,22 @@
 """What the request bodies mean; refusals are tested from outside (tests/api)."""
 
+import time
+
 import pytest
 from pydantic import ValidationError
 
 from netgain.server.errors import ApiError
-from netgain.server.prompts import parse_prompts
+from netgain.server.fields import MAX_FIELDS
+from netgain.server.prompts import PromptLimits, parse_prompts
 from netgain.server.protocol import (
     IGNORED_FIELDS,
     UNBUILT_FIELDS,
     ChatRequest,
     CompletionRequest,
 )
+from netgain.server.token_requests import TokenizeRequest
+
+USER = {"role": "user", "content": "x"}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +29,7 @@ from netgain.server.protocol import (
     ],
 )
 def test_a_prompt_has_four_forms(prompt: object, expected: tuple[object, ...]) -> None:
-    assert parse_prompts(prompt, 10) == expected
+    assert parse_prompts(prompt, PromptLimits(11, 10)) == expected
 
 
 def test_defaults_are_those_of_openai() -> None:
@@ -128,15 +134,75 @@ def test_text_parts_are_joined_and_developers_are_the_system() -> None:
     ]
 
 
+def test_the_parts_of_all_contents_together_are_bounded() -> None:
+    part = {"type": "text", "text": "a"}
+    full = [{"role": "user", "content": [part] * 1024}] * 4
+    for request in (ChatRequest, TokenizeRequest):
+        request.parse({"messages": full})
+        with pytest.raises(ApiError, match="4097 parts; at most 4096") as caught:
+            request.parse({"messages": [*full, {"role": "user", "content": [part]}]})
+        assert caught.value.detail.param == "messages"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": [3]},
+        {"messages": [{"role": "user", "content": [3]}]},
+        {"messages": [{**USER, "refusal": "no"}]},
+        {"messages": [{**USER, "audio": {}}]},
+        {"messages": [{**USER, "tool_calls": [{}]}]},
+        {"messages": [USER] * 5000},
+        {"logit_bias": {"one": 1}},
+        {"logit_bias": [1]},
+        {"stop": ["a"] * 65},
+        {"stop": 1},
+        {"stop_token_ids": [1] * 2000},
+        {"netgain": 1},
+        {"stream_options": 1},
+        {"max_tokens": 10**30},
+        {"seed": 10**30},
+        {"temperature": 10**400},
+        {"model": 3},
+    ],
+)
+def test_a_refusal_is_in_plain_words(fields: dict[str, object]) -> None:
+    with pytest.raises(ApiError) as caught:
+        ChatRequest.parse({"messages": [USER], **fields})
+    words = str(caught.value)
+    for foreign in ("dictionary", "instance", "None", "validation", "pattern", "^", "Python"):
+        assert foreign not in words
+    assert len(words) < 200
+
+
 def test_a_refusal_does_not_repeat_the_prompt() -> None:
     with pytest.raises(ApiError) as caught:
         ChatRequest.parse({"messages": [{"role": "user", "content": {"secret words": 1}}]})
     assert "secret" not in str(caught.value)
 
 
+def test_a_million_fields_cost_what_a_few_do() -> None:
+    fields: dict[str, object] = {f"field{at}": 1 for at in range(1_000_000)}
+    for request in (ChatRequest, CompletionRequest):
+        began_s = time.thread_time()
+        with pytest.raises(ApiError) as caught:
+            request.parse(fields)
+        assert time.thread_time() - began_s < 0.05
+        assert caught.value.status == 400
+
+
+def test_no_request_can_hold_more_known_fields_than_are_looked_at() -> None:
+    for request in (ChatRequest, CompletionRequest):
+        known = {*request.model_fields, *UNBUILT_FIELDS, *IGNORED_FIELDS}
+        assert len(known) <= MAX_FIELDS
+        faulty: dict[str, object] = {f"field{at}": 1 for at in range(MAX_FIELDS)}
+        with pytest.raises(ApiError) as caught:
+            request.parse(faulty | {"tools": [1]})
+        assert caught.value.detail.param == "tools"
+
+
 MANY = 100_000
 MANY_FIELDS = {f"field{at}": 1 for at in range(MANY)}
-USER = {"role": "user", "content": "x"}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +210,10 @@ USER = {"role": "user", "content": "x"}
     [
         ({"stop": [1] * MANY}, "stop[0]"),
         ({"stop_token_ids": ["x"] * MANY}, "stop_token_ids[0]"),
-        ({"messages": [{"role": "user", "content": [{}] * MANY}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{}] * 4000}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{}] * MANY}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{}] * 1000}] * 100}, "messages"),
+        ({"messages": [1] * MANY}, "messages[0]"),
         ({"messages": [{**USER, **MANY_FIELDS}]}, "messages[0].field0"),
         ({"netgain": MANY_FIELDS}, "netgain.field0"),
         (MANY_FIELDS, "field0"),

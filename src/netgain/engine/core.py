@@ -154,8 +154,10 @@ class EngineCore:
         # A request that was cut off while KV was on its way to it holds its blocks a little longer.
         if arrived.id in self._requests or self.kv.holds(arrived.id):
             return f"a request with id {arrived.id} is being served already"
-        if not 1 <= prompt < self.max_model_len:
-            return f"a prompt has 1 to {self.max_model_len - 1} tokens here, this one {prompt}"
+        # What is only embedded needs no room for an answer.
+        most = self.max_model_len - (not arrived.pooling)
+        if not 1 <= prompt <= most:
+            return f"a prompt has 1 to {most} tokens here, this one {prompt}"
         if not 0 <= remote_tokens < prompt:
             return f"{remote_tokens} tokens cannot come from elsewhere for a prompt of {prompt}"
         if self._vocab_size is not None:

@@ -218,7 +218,7 @@ class LLM:
         """
         arrivals: list[tuple[EngineRequest, _Pending]] = []
         for prompt in _listed(prompts):
-            request, pending = self._prepare(prompt, SamplingParams())
+            request, pending = self._prepare(prompt, SamplingParams(), answer_tokens=0)
             arrivals.append((msgspec.structs.replace(request, pooling=True), pending))
         return [_embedding(pending) for pending in self._serve(arrivals)]
 
@@ -307,7 +307,10 @@ class LLM:
         """Closes."""
         self.close()
 
-    def _prepare(self, prompt: Prompt, params: SamplingParams) -> tuple[EngineRequest, _Pending]:
+    def _prepare(
+        self, prompt: Prompt, params: SamplingParams, *, answer_tokens: int = 1
+    ) -> tuple[EngineRequest, _Pending]:
+        """`answer_tokens`: for how many there must be room at least."""
         if self._closed:
             raise NetgainError("this LLM is closed; make a new one")
         ledger = RequestLedger(self._clock.now_ns())
@@ -316,7 +319,7 @@ class LLM:
         else:
             ids = tuple(prompt)
         ledger.stage(LedgerStage.TOKENIZE, self._clock.now_ns())
-        self._check_prompt(ids)
+        self._check_prompt(ids, answer_tokens)
         params.check_vocabulary(self.info.vocab_size)
         request = EngineRequest(
             id=RequestId(f"llm-{next(self._numbers)}"), prompt_ids=ids, sampling=params
@@ -337,14 +340,14 @@ class LLM:
     def _stream(self, params: SamplingParams) -> TextStream:
         return TextStream(self.tokenizer, params.stop, params.min_tokens)
 
-    def _check_prompt(self, ids: Sequence[int]) -> None:
+    def _check_prompt(self, ids: Sequence[int], answer_tokens: int) -> None:
         if not ids:
             raise InvalidRequestError("the prompt is empty; give at least one token", "prompt")
-        if len(ids) >= self.info.max_model_len:
+        most = self.info.max_model_len - answer_tokens
+        if len(ids) > most:
+            fit = "leave room for an answer" if answer_tokens else "fit into the context"
             raise InvalidRequestError(
-                f"the prompt has {len(ids)} tokens; at most {self.info.max_model_len - 1} leave "
-                "room for an answer",
-                "prompt",
+                f"the prompt has {len(ids)} tokens; at most {most} {fit}", "prompt"
             )
         for token in ids:
             if not 0 <= token < self.info.vocab_size:

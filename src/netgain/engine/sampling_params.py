@@ -137,7 +137,13 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             raise InvalidRequestError("logit_bias names a token id twice", "logit_bias")
 
     def check_vocabulary(self, vocab_size: int) -> None:
-        """Raises `InvalidRequestError` for a biased token that the model does not have."""
+        """Raises `InvalidRequestError` for a named token that the model does not have."""
+        if any(token >= vocab_size for token in self.stop_token_ids):
+            raise InvalidRequestError(
+                f"stop_token_ids: token id {max(self.stop_token_ids)} is not in the vocabulary "
+                f"(0 to {vocab_size - 1})",
+                "stop_token_ids",
+            )
         for token, _ in self.logit_bias:
             if token >= vocab_size:
                 raise InvalidRequestError(

@@ -44,8 +44,11 @@ def build_app(
         TokenApi(frontend, names, settings.max_body_bytes),
         StatusApi(frontend, metrics, names, settings.ledger_history, encoder),
     )
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    guarded = APIRouter(dependencies=[Depends(ApiKey(settings.api_key).authorize)])
+    # A path with a slash too many is a 404: the redirect would be built from the Host header.
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    guarded = APIRouter(
+        dependencies=[Depends(ApiKey(settings.api_key).authorize)], redirect_slashes=False
+    )
     for endpoint in served:
         if endpoint.guarded:
             guarded.add_api_route(

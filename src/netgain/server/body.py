@@ -82,4 +82,9 @@ async def _read(request: Request, max_bytes: int) -> bytes:
 
 
 def _too_large(max_bytes: int) -> ApiError:
-    return ApiError(413, f"the body is larger than {max_bytes:,} bytes", code="request_too_large")
+    return ApiError(
+        413,
+        f"the body is larger than {max_bytes:,} bytes: send it in several requests, or raise "
+        "--max-body",
+        code="request_too_large",
+    )

@@ -28,11 +28,12 @@ from netgain.server.frontend import Frontend, Job
 from netgain.server.generation import Arrival, Generation
 from netgain.server.json_response import ExchangeResponse, json_response
 from netgain.server.model_names import ModelNames
+from netgain.server.prompts import PromptLimits
 from netgain.server.salt import cache_salt
 from netgain.server.socket_timing import socket_times
 
 _AT_ONCE: Final = 32
-"""Inputs in the engine at a time: a large list takes no more places than that."""
+"""Inputs in the engine at a time, or as many as it runs: a large list takes no more places."""
 
 
 class EmbeddingApi:
@@ -65,7 +66,9 @@ class EmbeddingApi:
     ) -> Response:
         config = service.encoder.config
         _check_size(config.hidden, body.dimensions)
-        found = await service.embed(body.inputs(config.max_tokens), request)
+        found = await service.embed(
+            body.inputs(PromptLimits(config.max_tokens, config.vocab_size)), request
+        )
         tokens = sum(one.tokens for one in found)
         answer = _answer([one.embedding for one in found], tokens, body, service.encoder.name)
         total_ms = (time.monotonic_ns() - socket_times(request).first_byte_ns) / 1e6
@@ -89,7 +92,7 @@ class EmbeddingApi:
             raise
 
     def _job(self, exchange: Exchange, body: EmbeddingRequest) -> Job:
-        inputs = body.inputs(self._frontend.limits().max_prompt_tokens)
+        inputs = body.inputs(self._frontend.limits())
         return Job(
             exchange.id,
             inputs,
@@ -103,8 +106,9 @@ class EmbeddingApi:
         )
 
     async def _embed(self, exchange: Exchange, job: Job, dimensions: int | None) -> None:
-        for start in range(0, len(job.prompts), _AT_ONCE):
-            part = replace(job, prompts=job.prompts[start : start + _AT_ONCE])
+        at_once = min(_AT_ONCE, self._frontend.max_running)
+        for start in range(0, len(job.prompts), at_once):
+            part = replace(job, prompts=job.prompts[start : start + at_once])
             opened = await exchange.open(part)
             await asyncio.gather(*map(_ended, opened))
             failure = exchange.failure()

@@ -6,7 +6,7 @@ import msgspec
 from pydantic import Field, StrictInt, StrictStr
 
 from netgain.server.fields import MAX_NAME_CHARS, Fields
-from netgain.server.prompts import PromptText, parse_prompts
+from netgain.server.prompts import PromptLimits, PromptText, parse_prompts
 
 MAX_INPUTS: Final = 2048
 """OpenAI's."""
@@ -58,9 +58,9 @@ class EmbeddingRequest(Fields):
     )
     user: StrictStr | None = Field(default=None, description="accepted; changes nothing")
 
-    def inputs(self, max_prompt_tokens: int) -> tuple[PromptText, ...]:
+    def inputs(self, limits: PromptLimits) -> tuple[PromptText, ...]:
         """What to embed. Raises `ApiError` (400) for anything that cannot be."""
-        return parse_prompts(self.input, max_prompt_tokens, "input", MAX_INPUTS)
+        return parse_prompts(self.input, limits.unanswered(), "input", MAX_INPUTS)
 
 
 class Embedding(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from netgain.errors import InvalidRequestError
 from netgain.models.sentence_encoder import SentenceEncoder
 from netgain.server.errors import ApiError, bad_request, overloaded
 from netgain.server.prompts import PromptText
+from netgain.text.length import tokens_beyond
 
 
 class Client(Protocol):
@@ -63,19 +64,17 @@ class EncoderService:
 
     def _encode(self, at: int, given: PromptText) -> Encoded:
         encoder = self.encoder
+        most = encoder.config.max_tokens
         ids: Sequence[int] = given if isinstance(given, tuple) else ()
         if isinstance(given, str):
+            least = tokens_beyond(encoder.tokenizer, given, most, parse_special=False)
+            if least is not None:
+                raise _too_long(at, f"at least {least}", most)
             ids = encoder.tokenizer.encode(given, add_special_tokens=True, parse_special=False)
-        most = encoder.config.max_tokens
         if not ids:
             raise InvalidRequestError(f"input {at} has no tokens; it must have one", "input")
         if len(ids) > most:
-            raise bad_request(
-                f"input {at} has {len(ids)} tokens; at most {most} fit into this embedding model: "
-                "cut it into pieces",
-                "input",
-                "context_length_exceeded",
-            )
+            raise _too_long(at, str(len(ids)), most)
         if min(ids) < 0 or max(ids) >= encoder.config.vocab_size:
             raise bad_request(
                 f"input {at} holds a token id outside the vocabulary "
@@ -83,3 +82,12 @@ class EncoderService:
                 "input",
             )
         return Encoded(tuple(map(float, encoder.embed(ids))), len(ids))
+
+
+def _too_long(at: int, tokens: str, most: int) -> ApiError:
+    return bad_request(
+        f"input {at} has {tokens} tokens; at most {most} fit into this embedding model: "
+        "cut it into pieces",
+        "input",
+        "context_length_exceeded",
+    )

@@ -129,6 +129,8 @@ def as_api_error(error: Exception) -> ApiError:
         case InvalidRequestError():
             return bad_request(str(error), error.param)
         case EngineDeadError():
-            return unavailable(str(error), "engine_unavailable")
+            said = str(error)
+            advice = "" if "try again" in said else "; try again shortly"
+            return unavailable(f"{said}{advice}", "engine_unavailable")
         case _:
             return internal()

@@ -1,5 +1,6 @@
 """What every request body shares: strict fields, one fault at a time, bounded work on bad input."""
 
+from collections.abc import Collection
 from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -39,14 +40,10 @@ class Fields(BaseModel):
         """
         if not isinstance(value, dict):
             return value
-        if len(value) > MAX_FIELDS:
-            few = {name: value[name] for name in cls.model_fields if name in value}
-            unknown = next(name for name in value if name not in few)
-            value = {**few, unknown: value[unknown]}
         fields = cls.model_fields
         return {
             name: given
-            for name, given in value.items()
+            for name, given in few_fields(value, fields).items()
             if given is not None or name not in fields or fields[name].is_required()
         }
 
@@ -57,6 +54,15 @@ class Fields(BaseModel):
             return cls.model_validate(body)
         except PydanticError as error:
             raise first_fault(error) from error
+
+
+def few_fields(given: dict[str, object], known: Collection[str]) -> dict[str, object]:
+    """The object itself; of one with far too many fields the known ones and one of the others."""
+    if len(given) <= MAX_FIELDS:
+        return given
+    few = {name: given[name] for name in known if name in given}
+    unknown = next(name for name in given if name not in few)
+    return {**few, unknown: given[unknown]}
 
 
 def first_fault(error: PydanticError) -> ApiError:
@@ -80,9 +86,23 @@ def first_fault(error: PydanticError) -> ApiError:
         case "missing":
             return bad_request(f"{where} is missing", where, "missing_required_parameter")
         case _:
-            words = fault["msg"].removeprefix("Value error, ")
-            words = words.replace("dictionary or instance of ChatMessage", "object")
-            return bad_request(f"{where}: {words[:1].lower()}{words[1:]}", where)
+            return bad_request(f"{where}: {_words(fault['type'], fault['msg'])}", where)
+
+
+def _words(kind: str, said: str) -> str:
+    """What is wrong, in JSON's words where the library speaks of Python or of itself."""
+    match kind:
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return "must be an object"
+        case "none_required":
+            return "must be null, or left out"
+        case "string_pattern_mismatch":
+            return "the key must be a token id: a whole number in quotes"
+        case "int_parsing_size":
+            return "must fit in 64 bits"
+    words = said.removeprefix("Value error, ").replace(" after validation", "")
+    words = words.replace("Dictionary", "Object")
+    return f"{words[:1].lower()}{words[1:]}"
 
 
 def _is_type_name(part: int | str) -> bool:

@@ -19,8 +19,8 @@ from netgain.server.errors import (
 from netgain.server.generation import Arrival, Generation, Prompt
 from netgain.server.ledger_book import ClosedLedger, LedgerBook
 from netgain.server.metrics import ServerMetrics
-from netgain.server.model_text import ModelText, PromptLimits
-from netgain.server.prompts import PromptText
+from netgain.server.model_text import ModelText
+from netgain.server.prompts import PromptLimits, PromptText
 from netgain.server.request_log import REQUESTS
 from netgain.text.rendered import RenderedChat
 
@@ -29,7 +29,8 @@ from netgain.text.rendered import RenderedChat
 class Job:
     """A validated request: what to generate, for how long at most, who may share its prefixes.
 
-    `field`: what the client calls its prompts. `samples`: answers of each. `discards_answer`: only
+    `field`: what the client calls its prompts, `limit_field` the limit of its answers, which is
+    a default unless `limit_sent`. `samples`: answers of each. `discards_answer`: only
     the prompt is wanted (its logprobs, its echo). `pooling`: nothing is generated but the prompts'
     embeddings. `timeout_s` counts from arrival.
     """
@@ -40,6 +41,8 @@ class Job:
     arrival: Arrival
     field: str = "prompt"
     samples: int = 1
+    limit_field: str = "max_tokens"
+    limit_sent: bool = True
     discards_answer: bool = False
     pooling: bool = False
     timeout_s: float | None = None
@@ -91,10 +94,15 @@ class Frontend:
         """The engine behind this frontend."""
         return self._client
 
+    @property
+    def max_running(self) -> int:
+        """Requests that the engine runs at a time."""
+        return self._max_running
+
     def limits(self) -> PromptLimits:
         """What prompts the engine takes. Raises `ApiError` (503) while there is no engine."""
         info = self._ready_info()
-        return PromptLimits(info.max_model_len - 1, info.vocab_size)
+        return PromptLimits(info.max_model_len, info.vocab_size)
 
     def admit(self, requests: int, param: str = "prompt") -> None:
         """Takes places for so many requests, until `release`.
@@ -127,10 +135,12 @@ class Frontend:
         Raises `ApiError` (400, 503) or `InvalidRequestError`.
         """
         limits = self.limits()
+        if job.pooling:
+            limits = limits.unanswered()
         job.sampling.check_vocabulary(limits.vocab_size)
         prompts = await self._text.tokenize(job.prompts, limits, job.field)
-        if job.sampling.max_tokens is not None and not job.pooling:
-            _check_room(prompts, job.sampling.max_tokens, limits.max_prompt_tokens + 1)
+        if not job.pooling:
+            _check_room(prompts, job, limits.context_tokens)
         tokenized_ns = time.monotonic_ns()
         timeout_ns = None
         if job.timeout_s is not None:
@@ -208,7 +218,7 @@ class Frontend:
             case FinishReason.TIMEOUT:
                 return deadline_exceeded()
             case FinishReason.ABORT if self._draining:
-                return unavailable("the server is shutting down", "shutting_down")
+                return _shutting_down()
             case FinishReason.ABORT:
                 return ApiError(499, "the client went away", code="client_disconnected")
             case FinishReason.ERROR:
@@ -228,22 +238,36 @@ class Frontend:
 
     def _ready_info(self) -> EngineInfo:
         if self._draining:
-            raise unavailable("the server is shutting down", "shutting_down")
+            raise _shutting_down()
         info = self._client.info
         if self._client.state is EngineState.READY and info is not None:
             return info
         if self._client.state is EngineState.STARTING and info is None:
-            raise unavailable("the model is still loading", "loading", retry_after_s=2)
-        raise unavailable("the engine ended and is being restarted", "engine_unavailable")
-
-
-def _check_room(prompts: Sequence[Prompt], max_tokens: int, context: int) -> None:
-    longest = max(len(prompt.ids) for prompt in prompts)
-    if longest + max_tokens > context:
-        raise bad_request(
-            f"the prompt has {longest} tokens and max_tokens asks for {max_tokens} more; this "
-            f"model's context holds {context}: shorten the prompt, or ask for at most "
-            f"{context - longest} tokens",
-            "max_tokens",
-            "context_length_exceeded",
+            raise unavailable(
+                "the model is still loading; try again shortly", "loading", retry_after_s=2
+            )
+        raise unavailable(
+            "the engine ended and is being restarted; try again shortly", "engine_unavailable"
         )
+
+
+def _shutting_down() -> ApiError:
+    return unavailable("this server is shutting down; try again once it is back", "shutting_down")
+
+
+def _check_room(prompts: Sequence[Prompt], job: Job, context: int) -> None:
+    longest = max(len(prompt.ids) for prompt in prompts)
+    asked = (
+        (job.limit_field, job.sampling.max_tokens or 0, job.limit_sent),
+        ("min_tokens", job.sampling.min_tokens, True),
+    )
+    for field, tokens, sent in asked:
+        if longest + tokens > context:
+            raise bad_request(
+                f"the prompt has {longest} tokens and {field} "
+                f"{'' if sent else '(where it is not sent) '}asks for {tokens} more; this "
+                f"model's context holds {context}: shorten the prompt, or ask for at most "
+                f"{context - longest} tokens",
+                field,
+                "context_length_exceeded",
+            )

@@ -80,7 +80,7 @@ class GenerationApi:
     def _completion(self, exchange: Exchange, fields: dict[str, object]) -> _Asked:
         body = CompletionRequest.parse(fields)
         model = self._names.check(body.model)
-        prompts = body.prompts(self._frontend.limits().max_prompt_tokens)
+        prompts = body.prompts(self._frontend.limits())
         sampling = body.sampling()
         validated_ns = time.monotonic_ns()
         return self._asked(exchange, body, model, prompts, sampling, validated_ns)
@@ -116,6 +116,8 @@ class GenerationApi:
             Arrival(exchange.times.first_byte_ns, validated_ns),
             field="messages" if chat else "prompt",
             samples=body.n,
+            limit_field=body.limit_field,
+            limit_sent=body.limit_sent,
             discards_answer=body.discards_answer,
             timeout_s=body.netgain.timeout_s or self._settings.request_timeout_s,
             salt=cache_salt(self._settings.api_key, body.netgain.cache_salt),

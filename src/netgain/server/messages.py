@@ -8,7 +8,8 @@ from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields
 
 MAX_MESSAGES: Final = 4096
 MAX_PARTS: Final = 1024
-
+MAX_ALL_PARTS: Final = 4096
+"""Of all messages together: a body has room for hundreds of thousands."""
 
 _SENT_BACK: Final = "only empty or null, as the official client sends an answer back"
 
@@ -64,3 +65,28 @@ class ChatMessage(Fields):
         if self.tool_call_id is not None:
             message["tool_call_id"] = self.tool_call_id
         return message
+
+
+def _few_parts(value: object) -> object:
+    """Before each is looked at: even one that is refused takes its time."""
+    if not isinstance(value, list) or len(value) > MAX_MESSAGES:
+        return value
+    parts = sum(
+        len(message["content"])
+        for message in value
+        if isinstance(message, dict) and isinstance(message.get("content"), list)
+    )
+    if parts > MAX_ALL_PARTS:
+        raise ValueError(
+            f"the contents have {parts} parts; at most {MAX_ALL_PARTS} are accepted in one "
+            "request: join texts"
+        )
+    return value
+
+
+Messages = Annotated[
+    FailFastList[ChatMessage],
+    Field(min_length=1, max_length=MAX_MESSAGES),
+    BeforeValidator(_few_parts),
+]
+"""A conversation."""

@@ -3,20 +3,20 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
 from netgain.errors import InvalidRequestError
 from netgain.server.generation import Prompt
 from netgain.server.messages import ChatMessage
-from netgain.server.prompts import PromptText, prompt_too_long
+from netgain.server.prompts import PromptLimits, PromptText
 from netgain.text.chat_template import ChatTemplate
+from netgain.text.length import tokens_beyond
 from netgain.text.rendered import RenderedChat, render_quoted
 from netgain.text.stream import TextStream
 from netgain.text.token_trace import TokenTrace
 from netgain.text.tokenizer import Tokenizer
 
-_LONG_CHARS: Final = 20_000
+_LONG_CHARS: Final = 4_000
 """Above this many characters tokenising takes milliseconds, and other requests' tokens wait."""
 
 
@@ -47,7 +47,7 @@ class ModelText:
     def render_chat(
         self,
         messages: Sequence[ChatMessage],
-        limits: "PromptLimits",
+        limits: PromptLimits,
         *,
         parse_special: bool = False,
         add_generation_prompt: bool = True,
@@ -74,7 +74,7 @@ class ModelText:
     async def tokenize(
         self,
         prompts: Sequence[PromptText | RenderedChat],
-        limits: "PromptLimits",
+        limits: PromptLimits,
         field: str,
         *,
         add_special_tokens: bool = True,
@@ -104,23 +104,41 @@ class ModelText:
         """Ends the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _check_chars(self, chars: int, limits: "PromptLimits", field: str) -> None:
+    def _check_chars(self, chars: int, limits: PromptLimits, field: str) -> None:
         """Rendering or tokenising megabytes only to refuse them would keep everybody waiting."""
         least = chars // self._longest_token_bytes
         if least > limits.max_prompt_tokens:
-            raise prompt_too_long(least, limits.max_prompt_tokens, at_least=True, field=field)
+            raise limits.too_long(least, field, at_least=True)
 
     def _tokenize(
         self,
         prompts: Sequence[PromptText | RenderedChat],
-        limits: "PromptLimits",
+        limits: PromptLimits,
         field: str,
         add_special_tokens: bool,
     ) -> tuple[Prompt, ...]:
-        encoded = [self._encoded(prompt, add_special_tokens) for prompt in prompts]
-        for prompt in encoded:
-            limits.check(prompt.ids, field)
+        encoded: list[Prompt] = []
+        for prompt in prompts:
+            self._check_length(prompt, limits, field)
+            encoded.append(self._encoded(prompt, add_special_tokens))
+            limits.check(encoded[-1].ids, field)
         return tuple(encoded)
+
+    def _check_length(
+        self, prompt: PromptText | RenderedChat, limits: PromptLimits, field: str
+    ) -> None:
+        """Whoever sends megabytes of text is told so for the price of a context's tokens."""
+        match prompt:
+            case RenderedChat(text, quoted):
+                least = tokens_beyond(
+                    self._tokenizer, text, limits.max_prompt_tokens, quoted=quoted
+                )
+            case str():
+                least = tokens_beyond(self._tokenizer, prompt, limits.max_prompt_tokens)
+            case _:
+                return
+        if least is not None:
+            raise limits.too_long(least, field, at_least=True)
 
     def _encoded(self, prompt: PromptText | RenderedChat, add_special_tokens: bool) -> Prompt:
         match prompt:
@@ -131,23 +149,3 @@ class ModelText:
                 return Prompt(tuple(ids), prompt)
             case _:
                 return Prompt(prompt)
-
-
-@dataclass(frozen=True, slots=True)
-class PromptLimits:
-    """What the engine can take."""
-
-    max_prompt_tokens: int
-    vocab_size: int
-
-    def check(self, ids: tuple[int, ...], field: str) -> None:
-        """Raises `ApiError` or `InvalidRequestError` (400) for ids no engine should see."""
-        if not ids:
-            raise InvalidRequestError(f"{field} has no tokens; it must have at least one", field)
-        if len(ids) > self.max_prompt_tokens:
-            raise prompt_too_long(len(ids), self.max_prompt_tokens, field=field)
-        if min(ids) < 0 or max(ids) >= self.vocab_size:
-            raise InvalidRequestError(
-                f"{field} holds a token id outside the vocabulary (0 to {self.vocab_size - 1})",
-                field,
-            )

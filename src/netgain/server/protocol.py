@@ -20,9 +20,9 @@ from netgain.engine.sampling_params import (
     SamplingParams,
 )
 from netgain.server.errors import bad_request
-from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields, Number
-from netgain.server.messages import MAX_MESSAGES, ChatMessage
-from netgain.server.prompts import MAX_PROMPTS, PromptText, parse_prompts
+from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields, Number, few_fields
+from netgain.server.messages import Messages
+from netgain.server.prompts import MAX_PROMPTS, PromptLimits, PromptText, parse_prompts
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600.0
 MAX_SALT_CHARS: Final = 1024
@@ -150,7 +150,8 @@ class Generation(Fields):
         default=1,
         ge=1,
         le=MAX_SAMPLES,
-        description="choices of each prompt; the prompt is computed once",
+        description="choices of each prompt; the prompt is computed once "
+        "(with `--no-prefix-cache` once for each)",
     )
     temperature: Number = Field(
         default=1.0, ge=0, le=100, description="up to 0.00001 the likeliest token is always taken"
@@ -186,7 +187,10 @@ class Generation(Fields):
         default=None, ge=-MAX_INT64 - 1, le=MAX_INT64, description="fixes the text; null: drawn"
     )
     min_tokens: StrictInt = Field(
-        default=0, ge=0, le=MAX_TOKENS, description="no end before so many; at most `max_tokens`"
+        default=0,
+        ge=0,
+        le=MAX_TOKENS,
+        description="no end before so many; at most `max_tokens` and what the context leaves",
     )
     stop: (
         Annotated[StrictStr, Field(min_length=1, max_length=MAX_STOP_BYTES)]
@@ -203,7 +207,9 @@ class Generation(Fields):
     stop_token_ids: Annotated[
         FailFastList[Annotated[StrictInt, Field(ge=0, le=MAX_INT64)]],
         Field(max_length=MAX_STOP_TOKEN_IDS),
-    ] = Field(default_factory=list, description="the text ends before these tokens")
+    ] = Field(
+        default_factory=list, description="the text ends before these tokens of the vocabulary"
+    )
     ignore_eos: StrictBool = Field(
         default=False, description="go on after the model's own end, to `max_tokens`"
     )
@@ -224,13 +230,14 @@ class Generation(Fields):
     @classmethod
     def parse(cls, body: dict[str, object]) -> Self:
         """The typed request. Raises `ApiError` (400) naming the field at fault."""
-        _refuse_unbuilt(body, cls.model_fields)
+        served = cls.model_fields
+        body = few_fields(body, (*served, *UNBUILT_FIELDS, *IGNORED_FIELDS))
+        _refuse_unbuilt(body, served)
         request = cls.checked(
             {
                 name: value
                 for name, value in body.items()
-                if name in cls.model_fields
-                or (name not in IGNORED_FIELDS and name not in UNBUILT_FIELDS)
+                if name in served or (name not in IGNORED_FIELDS and name not in UNBUILT_FIELDS)
             }
         )
         if request.stream_options is not None and not request.stream:
@@ -245,10 +252,27 @@ class Generation(Fields):
         """Whether a stream ends with the usage."""
         return self.stream_options is not None and self.stream_options.include_usage
 
+    @property
+    def limit_field(self) -> str:
+        """What the client calls the most tokens that it wants."""
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def limit_sent(self) -> bool:
+        """Whether that is the client's own number."""
+        return self.limit_field in self.model_fields_set
+
     def _sampling(
         self, max_tokens: int | None, logprobs: int | None, prompt_logprobs: int | None
     ) -> SamplingParams:
-        """The engine's parameters. Raises `InvalidRequestError` for values out of range."""
+        """The engine's parameters. Raises `ApiError`, `InvalidRequestError` (400)."""
+        if max_tokens is not None and self.min_tokens > max_tokens:
+            raise bad_request(
+                f"min_tokens ({self.min_tokens}) is above {self.limit_field} ({max_tokens}"
+                f"{'' if self.limit_sent else ' where it is not sent'}): lower min_tokens, or send "
+                f"{self.limit_field} of at least {self.min_tokens}",
+                "min_tokens",
+            )
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SamplingParams(
             temperature=float(self.temperature),
@@ -317,9 +341,9 @@ class CompletionRequest(Generation):
         default=None, ge=0, le=MAX_LOGPROBS, description="so many alternatives at each token"
     )
 
-    def prompts(self, max_prompt_tokens: int) -> tuple[PromptText, ...]:
+    def prompts(self, limits: PromptLimits) -> tuple[PromptText, ...]:
         """The prompts. Raises `ApiError` (400) for anything that is not a prompt."""
-        return parse_prompts(self.prompt, max_prompt_tokens)
+        return parse_prompts(self.prompt, limits)
 
     @property
     def discards_answer(self) -> bool:
@@ -346,9 +370,7 @@ class CompletionRequest(Generation):
 class ChatRequest(Generation):
     """The body of `POST /v1/chat/completions`."""
 
-    messages: Annotated[FailFastList[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)] = (
-        Field(description="the conversation; the model's own template renders it")
-    )
+    messages: Messages = Field(description="the conversation; the model's own template renders it")
     max_tokens: StrictInt | None = Field(
         default=None, ge=1, le=MAX_TOKENS, description="null: the rest of the context"
     )

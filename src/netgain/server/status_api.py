@@ -61,10 +61,11 @@ class StatusApi:
         404 for unknown and forgotten ids, 409 while the request runs. An id may carry the prefix
         it has in the response body.
         """
-        id_ = str(request.path_params["id"])
-        for prefix in _ID_PREFIXES:
-            id_ = id_.removeprefix(prefix)
         book = self._frontend.book
+        asked = str(request.path_params["id"])
+        # A client's own id may begin like one of ours: as it stands it comes first.
+        named = (asked, *map(asked.removeprefix, _ID_PREFIXES))
+        id_ = next((one for one in named if book.knows(one)), asked)
         if book.is_running(id_):
             raise ApiError(
                 409,

@@ -9,7 +9,6 @@ from netgain.server.errors import bad_request
 from netgain.server.frontend import Frontend
 from netgain.server.json_response import json_response
 from netgain.server.model_names import ModelNames
-from netgain.server.prompts import prompt_too_long
 from netgain.server.token_requests import (
     Detokenized,
     DetokenizeRequest,
@@ -32,7 +31,7 @@ class TokenApi:
         """The token ids that a prompt or a conversation becomes; 400 where it is too long."""
         body = TokenizeRequest.parse(await read_object(request, self._max_body_bytes))
         self._names.check(body.model)
-        text, limits = self._frontend.text, self._frontend.limits()
+        text, limits = self._frontend.text, self._frontend.limits().unanswered()
         prompt: str | RenderedChat = body.prompt or ""
         if body.messages is not None:
             prompt = text.render_chat(
@@ -55,16 +54,19 @@ class TokenApi:
         strings = None
         if body.return_token_strs:
             strings = [spelled(text.tokenizer, id_)[0] for id_ in ids]
-        answer = Tokenized(len(ids), limits.max_prompt_tokens + 1, ids, strings)
+        answer = Tokenized(len(ids), limits.context_tokens, ids, strings)
         return json_response(msgspec.json.encode(answer))
 
     async def detokenize(self, request: Request) -> Response:
         """The text of token ids; bytes that are no UTF-8 become U+FFFD."""
-        body = DetokenizeRequest.checked(await read_object(request, self._max_body_bytes))
+        fields = await read_object(request, self._max_body_bytes)
+        limits = self._frontend.limits().unanswered()
+        tokens = fields.get("tokens")
+        # Before each is looked at: a body has room for millions of them.
+        if isinstance(tokens, list) and len(tokens) > limits.max_prompt_tokens:
+            raise limits.too_long(len(tokens), "tokens")
+        body = DetokenizeRequest.checked(fields)
         self._names.check(body.model)
-        limits = self._frontend.limits()
-        if len(body.tokens) > limits.max_prompt_tokens + 1:
-            raise prompt_too_long(len(body.tokens), limits.max_prompt_tokens, field="tokens")
         if any(id_ >= limits.vocab_size for id_ in body.tokens):
             raise bad_request(
                 f"tokens holds an id outside the vocabulary (0 to {limits.vocab_size - 1})",

@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from netgain.server.errors import bad_request
 from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields
-from netgain.server.messages import MAX_MESSAGES, ChatMessage
+from netgain.server.messages import Messages
 
 
 class TokenizeRequest(Fields):
@@ -19,9 +19,9 @@ class TokenizeRequest(Fields):
     prompt: StrictStr | None = Field(
         default=None, description="a text, as `/v1/completions` takes it; may be empty"
     )
-    messages: (
-        Annotated[FailFastList[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)] | None
-    ) = Field(default=None, description="instead of `prompt`: a conversation")
+    messages: Messages | None = Field(
+        default=None, description="instead of `prompt`: a conversation"
+    )
     add_special_tokens: StrictBool = Field(
         default=True, description="what the model expects around a plain prompt"
     )

@@ -9,6 +9,8 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken
 
+from netgain.text.encoding import token_ids
+
 
 class LiteralFront:
     """A second front of the same vocabulary, in which control tokens have secret names.
@@ -59,7 +61,7 @@ class LiteralFront:
                 text = self._spelling.sub(lambda found: self._name_of[found.group()], text)
             for mark, plain in quoted.items():
                 text = text.replace(mark, plain)
-        ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
+        ids = token_ids(self._backend, text, add_special_tokens=add_special_tokens)
         return [self._id_of.get(id_, id_) for id_ in ids]
 
 

@@ -12,6 +12,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models
 
 from netgain.errors import InvalidRequestError, ModelError
+from netgain.text.encoding import token_ids
 from netgain.text.literal_front import LiteralFront
 from netgain.text.pre_tokenizers import word_rule
 
@@ -158,9 +159,7 @@ class Tokenizer:
         """
         try:
             if parse_special:
-                ids: list[int] = self._backend.encode(
-                    text, add_special_tokens=add_special_tokens
-                ).ids
+                ids = token_ids(self._backend, text, add_special_tokens=add_special_tokens)
             else:
                 ids = self._literal.encode(text, None, add_special_tokens)
         except TypeError as error:
