@@ -6,7 +6,7 @@ import msgspec
 from pydantic import Field, StrictInt, StrictStr
 
 from netgain.server.fields import MAX_NAME_CHARS, Fields
-from netgain.server.prompts import PromptLimits, PromptText, parse_prompts
+from netgain.server.prompts import PromptLimits, PromptText, parse_prompts, prompt_forms
 
 MAX_INPUTS: Final = 2048
 """OpenAI's."""
@@ -23,28 +23,7 @@ class EmbeddingRequest(Fields):
         Field(
             description="a text, a list of texts, a list of token ids, or a list of such lists; "
             f"none empty, at most {MAX_INPUTS} inputs, each within the context",
-            json_schema_extra={
-                "anyOf": [
-                    {"type": "string", "minLength": 1},
-                    {
-                        "type": "array",
-                        "items": {"type": "string", "minLength": 1},
-                        "minItems": 1,
-                        "maxItems": MAX_INPUTS,
-                    },
-                    {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
-                    {
-                        "type": "array",
-                        "items": {
-                            "type": "array",
-                            "items": {"type": "integer", "minimum": 0},
-                            "minItems": 1,
-                        },
-                        "minItems": 1,
-                        "maxItems": MAX_INPUTS,
-                    },
-                ]
-            },
+            json_schema_extra=prompt_forms(MAX_INPUTS),
         ),
     ]
     encoding_format: Literal["float", "base64"] = Field(

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pydantic.config import JsonDict
+
 from netgain.errors import InvalidRequestError
 from netgain.server.body import json_type
 from netgain.server.errors import ApiError, bad_request
@@ -18,6 +20,17 @@ _CALLED: Final = {
     "input": "an input",
     "tokens": "the list",
 }
+
+
+def prompt_forms(most: int) -> JsonDict:
+    """The JSON schema of what `parse_prompts` reads: one prompt, or up to `most`."""
+    text: JsonDict = {"type": "string", "minLength": 1}
+    ids: JsonDict = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+
+    def several(one: JsonDict) -> JsonDict:
+        return {"type": "array", "items": one, "minItems": 1, "maxItems": most}
+
+    return {"anyOf": [text, several(text), ids, several(ids)]}
 
 
 @dataclass(frozen=True, slots=True)

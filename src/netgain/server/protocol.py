@@ -22,7 +22,13 @@ from netgain.engine.sampling_params import (
 from netgain.server.errors import bad_request
 from netgain.server.fields import MAX_NAME_CHARS, FailFastList, Fields, Number, few_fields
 from netgain.server.messages import Messages
-from netgain.server.prompts import MAX_PROMPTS, PromptLimits, PromptText, parse_prompts
+from netgain.server.prompts import (
+    MAX_PROMPTS,
+    PromptLimits,
+    PromptText,
+    parse_prompts,
+    prompt_forms,
+)
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600.0
 MAX_SALT_CHARS: Final = 1024
@@ -302,28 +308,7 @@ class CompletionRequest(Generation):
         Field(
             description="a text, a list of texts, a list of token ids, or a list of such lists; "
             f"none empty, at most {MAX_PROMPTS} prompts",
-            json_schema_extra={
-                "anyOf": [
-                    {"type": "string", "minLength": 1},
-                    {
-                        "type": "array",
-                        "items": {"type": "string", "minLength": 1},
-                        "minItems": 1,
-                        "maxItems": MAX_PROMPTS,
-                    },
-                    {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
-                    {
-                        "type": "array",
-                        "items": {
-                            "type": "array",
-                            "items": {"type": "integer", "minimum": 0},
-                            "minItems": 1,
-                        },
-                        "minItems": 1,
-                        "maxItems": MAX_PROMPTS,
-                    },
-                ]
-            },
+            json_schema_extra=prompt_forms(MAX_PROMPTS),
         ),
     ]
     max_tokens: StrictInt = Field(
