@@ -1,0 +1,1 @@
+"""Measures serving systems: workloads, load generation, metrics, reports."""
