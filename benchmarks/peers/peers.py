@@ -197,8 +197,10 @@ def _vllm_options(processor: Processor) -> dict[str, object]:
 
 
 def _openvino_precision(processor: Processor) -> dict[str, object]:
-    """Its own choice, which would be bfloat16 wherever the processor itself has it."""
-    return {} if processor is Processor.NATIVE else {"INFERENCE_PRECISION_HINT": "f32"}
+    """Its own choice; told to do with AVX2 it still chooses what the processor itself has."""
+    if processor is Processor.NATIVE:
+        return {}
+    return {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
 
 
 def all_peers(processor: Processor) -> tuple[Peer, ...]:
