@@ -1,9 +1,9 @@
 """When conversations begin in an open loop: seeded sequences of seconds from the run's zero.
 
-Times are not rescaled. `vllm bench serve` stretches Poisson and gamma arrivals so that the last of N
-lands at N / rate, which makes the realised rate exact and compresses bursts at the tail; `rescaled`
-does the same for a fixed number, for those who compare. The first arrival is one gap after zero,
-except at a constant rate, where it is at zero.
+Times are not rescaled. `vllm bench serve` stretches Poisson and gamma arrivals so that the last of
+N lands at N / rate, which makes the realised rate exact and compresses bursts at the tail;
+`rescaled` does the same for a fixed number, for those who compare. The first arrival is one gap
+after zero, except at a constant rate, where it is at zero.
 """
 
 import itertools
@@ -73,7 +73,7 @@ class Gamma:
 
     def offsets(self, seed: int) -> Iterator[float]:
         """Sums of gaps."""
-        draw = random.Random(seed)
+        draw = random.Random(seed)  # noqa: S311
         scale = 1.0 / (self.rate * self.burstiness)
         at_s = 0.0
         while True:

@@ -31,16 +31,35 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request's record, what it said, and what each of its events added to which choice.
+class Reply:
+    """What came of a request, not looked at yet. `failure`: it did not even get a connection."""
 
-    `cancelled`: the request ended because its task was cancelled.
-    """
+    intent: Intent
+    exchange: Exchange
+    reused: bool = False
+    failure: Failure | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the request ended because its task was cancelled."""
+        if self.failure is not None:
+            return self.failure.kind is ErrorKind.CANCELLED
+        return self.exchange.outcome is Outcome.GIVEN_UP
+
+    @property
+    def end_s(self) -> float:
+        """When it ended, of `time.monotonic()`."""
+        assert self.exchange.end_s is not None
+        return self.exchange.end_s
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request's record, what it said, and what each of its events added to which choice."""
 
     record: RequestRecord
     text: str
     texts: tuple[tuple[tuple[int, str], ...], ...]
-    cancelled: bool = False
 
 
 class Transport:
@@ -61,23 +80,20 @@ class Transport:
         """A connection for one request. Raises `ConnectError`."""
         return await self._connections.take()
 
-    def release(self, connection: ClientConnection) -> None:
-        """Gives back a connection that was not used after all."""
-        self._connections.give_back(connection)
-
     def close(self) -> None:
         """Closes idle connections."""
         self._connections.close()
 
     async def ask(
         self, intent: Intent, body: bytes, connection: ClientConnection | None = None
-    ) -> Asked:
-        """Sends the request now, on `connection` if it is still usable, and reads its answer.
+    ) -> Reply:
+        """Sends the request now, on `connection` if it is still usable, and waits for its end.
 
-        A task that is cancelled meanwhile gets a record that says so, and its cancellation is
-        swallowed: the caller sees it in `cancelled`.
+        A task that is cancelled meanwhile gets a reply that says so, and its cancellation is
+        swallowed.
         """
         exchange = Exchange()
+        reused = False
         try:
             if connection is None or not connection.usable:
                 connection = await self._connections.take()
@@ -86,40 +102,50 @@ class Transport:
             await connection.exchange(request, self._target.timeout_s, exchange)
             self._connections.give_back(connection)
         except ConnectError as error:
-            return self._failed(intent, Failure(ErrorKind.CONNECT, str(error)))
+            return self.unconnected(intent, error)
         except asyncio.CancelledError:
             _uncancel()
             if exchange.outcome is None:
-                failure = Failure(ErrorKind.CANCELLED, "the run ended before a connection stood")
-                return self._failed(intent, failure, cancelled=True)
-            return self._read(intent, exchange, reused=False)
-        return self._read(intent, exchange, reused)
+                return self.unsent(intent)
+        return Reply(intent, exchange, reused)
 
-    def _failed(self, intent: Intent, failure: Failure, cancelled: bool = False) -> Asked:
-        end_s = time.monotonic() - self._zero_s
-        record = msgspec.structs.replace(_blank(intent), end_s=end_s, failure=failure)
-        return Asked(record, "", (), cancelled)
+    def unconnected(self, intent: Intent, error: ConnectError) -> Reply:
+        """The reply to a request without a connection."""
+        return _unasked(intent, Failure(ErrorKind.CONNECT, str(error)))
 
-    def _read(self, intent: Intent, exchange: Exchange, reused: bool) -> Asked:
-        """The record of an exchange that ended, however."""
-        media_type = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if exchange.status == 200 and media_type == "text/event-stream":
-            answer = read_stream(exchange.parts)
-        elif exchange.status == 200 and exchange.outcome is Outcome.WHOLE:
-            answer = read_whole(exchange.parts)
-        else:
-            answer = Answer(streamed=False)
-        failure = self._failure(exchange, answer, reused)
-        counted = count_by_server(answer)
+    def unsent(self, intent: Intent) -> Reply:
+        """The reply to a request that was given up before it was sent."""
+        return _unasked(
+            intent, Failure(ErrorKind.CANCELLED, "the run ended before a connection stood")
+        )
+
+    def read(self, reply: Reply) -> Asked:
+        """The record of a reply: here the answer is looked at, after its time is over."""
+        intent, exchange = reply.intent, reply.exchange
         zero_s = self._zero_s
-        content = answer.content
-        spoken = next((event for event in content if not event.reasoning), None)
 
         def since(at_s: float | None) -> float | None:
             return None if at_s is None else at_s - zero_s
 
+        blank = RequestRecord(
+            index=intent.index,
+            request_class=intent.request_class,
+            conversation=intent.conversation,
+            turn=intent.turn,
+            intended_s=intent.intended_s,
+            prompt_tokens=intent.prompt_tokens,
+            max_tokens=intent.max_tokens,
+            end_s=since(exchange.end_s),
+            failure=reply.failure,
+        )
+        if reply.failure is not None:
+            return Asked(blank, "", ())
+        answer = _answer(exchange)
+        content = answer.content
+        spoken = next((event for event in content if not event.reasoning), None)
+        counted = count_by_server(answer)
         record = msgspec.structs.replace(
-            _blank(intent),
+            blank,
             sent_s=since(exchange.sent_s),
             first_byte_s=since(exchange.parts[0][0] if exchange.parts else None),
             first_event_s=since(answer.first_event_s),
@@ -127,7 +153,6 @@ class Transport:
             first_output_s=since(spoken.at_s if spoken else None),
             last_choice_s=since(answer.last_choice_s),
             last_token_s=since(content[-1].at_s if content else None),
-            end_s=since(exchange.end_s),
             events=tuple(
                 TokenEvent(event.at_s - zero_s, tokens, event.reasoning)
                 for event, tokens in zip(content, counted.per_event, strict=True)
@@ -140,11 +165,10 @@ class Transport:
             finish_reason=answer.finish_reason,
             status=exchange.status,
             request_id=exchange.headers.get("x-request-id") or answer.id,
-            failure=failure,
+            failure=self._failure(exchange, answer, reply.reused),
             ledger=answer.ledger,
         )
-        cancelled = exchange.outcome is Outcome.GIVEN_UP
-        return Asked(record, answer.text, tuple(event.texts for event in content), cancelled)
+        return Asked(record, answer.text, tuple(event.texts for event in content))
 
     def _failure(self, exchange: Exchange, answer: Answer, reused: bool) -> Failure | None:
         match exchange.outcome:
@@ -198,16 +222,20 @@ def _head(target: Target) -> bytes:
     return f"POST {path} HTTP/1.1\r\n{lines}content-length: ".encode()
 
 
-def _blank(intent: Intent) -> RequestRecord:
-    return RequestRecord(
-        index=intent.index,
-        request_class=intent.request_class,
-        conversation=intent.conversation,
-        turn=intent.turn,
-        intended_s=intent.intended_s,
-        prompt_tokens=intent.prompt_tokens,
-        max_tokens=intent.max_tokens,
-    )
+def _answer(exchange: Exchange) -> Answer:
+    """Whatever can be read of it, be it a stream or not."""
+    media_type = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if exchange.status == 200 and media_type == "text/event-stream":
+        return read_stream(exchange.parts)
+    if exchange.status == 200 and exchange.outcome is Outcome.WHOLE:
+        return read_whole(exchange.parts)
+    return Answer(streamed=False)
+
+
+def _unasked(intent: Intent, failure: Failure) -> Reply:
+    exchange = Exchange()
+    exchange.end_s = time.monotonic()
+    return Reply(intent, exchange, failure=failure)
 
 
 def _status_failure(exchange: Exchange) -> Failure:
