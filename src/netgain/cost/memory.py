@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from netgain.cost.kv_bytes import kv_bytes_per_sequence, kv_bytes_per_token_on_rank, state_bytes
-from netgain.cost.layout import Layout
+from netgain.cost.layout import ONE_DEVICE, Layout
 from netgain.cost.model_shape import (
     DenseMLP,
     GroupedAttention,
@@ -75,6 +75,9 @@ class Serving:
             )
 
 
+DEFAULT_SERVING: Final = Serving()
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryQuestion:
     """A model, how it is stored and laid out, on what, and the traffic it must hold.
@@ -88,8 +91,8 @@ class MemoryQuestion:
     kv: KVFormat
     sequences: int
     tokens: int
-    layout: Layout = Layout()
-    serving: Serving = Serving()
+    layout: Layout = ONE_DEVICE
+    serving: Serving = DEFAULT_SERVING
 
     def __post_init__(self) -> None:
         """Raises `ConfigurationError` for empty traffic or a layout this model cannot have."""
