@@ -45,8 +45,9 @@ def distinct_experts(experts: int, top_k: int, tokens: float, skew: float = 0.0)
     if tokens <= 0:
         return 0.0
     if skew <= 0:
-        return experts * (1.0 - (1.0 - top_k / experts) ** tokens)
-    return sum(1.0 - (1.0 - p) ** tokens for p in expert_probabilities(experts, top_k, skew))
+        return float(experts * (1.0 - (1.0 - top_k / experts) ** tokens))
+    probabilities = expert_probabilities(experts, top_k, skew)
+    return math.fsum(1.0 - (1.0 - p) ** tokens for p in probabilities)
 
 
 def expert_probabilities(experts: int, top_k: int, skew: float) -> Sequence[float]:

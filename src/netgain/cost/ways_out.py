@@ -193,6 +193,7 @@ def _other_devices(
         (d for d in others if d.family is not Family.CPU and d.name != q.device.name),
         key=lambda d: (d.vendor != q.device.vendor, d.memory_bytes.value),
     )
+    software = q.device.software
     single = replace(q, layout=replace(q.layout, tp=1, pp=1, ep=1))
     sizes: set[float] = set()
     for device in accelerators:
@@ -200,9 +201,7 @@ def _other_devices(
         if device.memory_bytes.value in sizes or not plan_memory(candidate).fits:
             continue
         sizes.add(device.memory_bytes.value)
-        moves = (
-            "" if device.software == q.device.software else f"; software moves to {device.software}"
-        )
+        moves = f"; software moves to {device.software}" if device.software != software else ""
         yield f"one {device.name} (--on {device.name})", f"another device{moves}", candidate
     if sizes:
         return

@@ -76,10 +76,7 @@ def rank_weight_bytes_by_part(
     # A tied table is needed again by the last stage, unless that is the first one too.
     separate = not shape.tied or layout.pp > 1
     last = {Part.HEAD: (table if separate else 0) + float(shape.head_bias)}
-    if layout.pp == 1:
-        ends = [first | last]
-    else:
-        ends = [first, last]
+    ends = [first | last] if layout.pp == 1 else [first, last]
     fullest = max(ends, key=lambda end: sum(_in_bytes(end, weights).values()))
     for part, size in fullest.items():
         layers[part] += size

@@ -131,7 +131,7 @@ class Device:
     def rate(self, precision: Precision) -> tuple[Precision, Rate]:
         """The rate for values of `precision`, and the precision it computes in.
 
-        A device without a unit for a narrow format widens it to bf16: weights are unpacked on the way.
+        A device without a unit for a narrow format unpacks its weights on the way, to bf16.
         """
         for wider in _WIDER[precision]:
             if wider in self.rates:
