@@ -111,6 +111,8 @@ class Part(StrEnum):
     SHARED = "shared experts"
     ROUTER = "router"
     NORMS = "norms"
+    OTHER = "other"
+    """Tensors of a file that belong to no part of the language model: encoders of other media."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from netgain.cost.model_shape import Part
 from netgain.errors import ConfigurationError
 from netgain.hardware.device import Precision
 from netgain.hardware.names import nearest, normalised
@@ -21,10 +22,20 @@ class Covers(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredPart:
+    """What a file holds of one part: its bytes, scales included, for so many parameters."""
+
+    part: Part
+    parameters: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class WeightFormat:
     """`bits` a weight takes with its group scales; `computes_in` what the matrix unit multiplies.
 
-    `rule_bytes` is the round number of the rule of thumb, without scales.
+    `rule_bytes` is the round number of the rule of thumb, without scales. `stored` overrides all of
+    it with the bytes of real tensors.
     """
 
     name: str
@@ -33,6 +44,7 @@ class WeightFormat:
     covers: Covers
     computes_in: Precision
     note: str = ""
+    stored: tuple[StoredPart, ...] = ()
 
     @property
     def bytes(self) -> float:

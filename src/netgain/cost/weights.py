@@ -33,6 +33,8 @@ def bytes_per_parameter(part: Part, weights: WeightFormat) -> float:
 
     Norms and routers stay 16 bit in every narrow format. Biases count as their matrices do.
     """
+    if weights.stored:
+        return _stored_ratio(part, weights)
     if weights.bits > 16:
         return weights.bytes
     covered = {
@@ -45,6 +47,8 @@ def bytes_per_parameter(part: Part, weights: WeightFormat) -> float:
 
 def weight_bytes_by_part(shape: ModelShape, weights: WeightFormat) -> dict[Part, int]:
     """Bytes of each part of the whole model, scales included."""
+    if weights.stored:
+        return {stored.part: stored.bytes for stored in weights.stored}
     return _in_bytes(shape.parameters_by_part(), weights)
 
 
@@ -81,7 +85,9 @@ def rank_weight_bytes_by_part(
     for part, size in fullest.items():
         layers[part] += size
     layers[Part.NORMS] += shape.final_norm + shape.embedding_norm
-    return _in_bytes({part: size for part, size in layers.items() if size}, weights)
+    held = _in_bytes({part: size for part, size in layers.items() if size}, weights)
+    other = sum(stored.bytes for stored in weights.stored if stored.part is Part.OTHER)
+    return held | ({Part.OTHER: other} if other else {})
 
 
 def rank_weight_bytes(shape: ModelShape, weights: WeightFormat, layout: Layout) -> int:
@@ -91,10 +97,20 @@ def rank_weight_bytes(shape: ModelShape, weights: WeightFormat, layout: Layout) 
 
 def _in_bytes(parameters: Mapping[Part, float], weights: WeightFormat) -> dict[Part, int]:
     return {
-        part: math.ceil(count * bytes_per_parameter(part, weights))
+        # A ratio of real bytes to parameters must not round one byte up.
+        part: math.ceil(count * bytes_per_parameter(part, weights) - 1e-3)
         for part, count in parameters.items()
         if count
     }
+
+
+def _stored_ratio(part: Part, weights: WeightFormat) -> float:
+    """Bytes per parameter of the file's tensors; a tied head is stored as the embedding."""
+    for wanted in (part, Part.EMBEDDING if part is Part.HEAD else part):
+        for stored in weights.stored:
+            if stored.part is wanted and stored.parameters:
+                return stored.bytes / stored.parameters
+    return weights.bytes
 
 
 def _attention_on_rank(attention: Attention, hidden: int, layout: Layout) -> float:
