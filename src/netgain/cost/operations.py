@@ -74,27 +74,17 @@ def step_operations(shape: ModelShape, stored: Stored, work: StepWork) -> tuple[
     return tuple(found.values())
 
 
-def decode_read_bytes(shape: ModelShape, stored: Stored, work: StepWork) -> float:
-    """Bytes a step cannot do without: weights it meets once, keys and values of its context.
+def unavoidable_bytes(shape: ModelShape, stored: Stored, work: StepWork) -> float:
+    """Bytes a step cannot do without: the weights it meets, keys and values of its context.
 
     Activations are left out: they may stay on the chip.
     """
-    total = sum(op.bytes for op in step_operations(shape, stored, work))
-    return total - activation_traffic_bytes(shape, stored, work)
-
-
-def activation_traffic_bytes(shape: ModelShape, stored: Stored, work: StepWork) -> float:
-    """The part of a step's bytes that is activations, not weights or cache."""
-    with_weights = sum(op.bytes for op in step_operations(shape, stored, work))
-    return with_weights - _weights_and_cache(shape, stored, work)
-
-
-def _weights_and_cache(shape: ModelShape, stored: Stored, work: StepWork) -> float:
-    total = 0.0
-    for group in shape.groups:
-        for op in _layer(group, shape.hidden, stored, work, activations=0.0):
-            total += group.count * op.bytes
-    return total + sum(op.bytes for op in _ends(shape, stored, work, activations=0.0))
+    layers = sum(
+        group.count * op.bytes
+        for group in shape.groups
+        for op in _layer(group, shape.hidden, stored, work, activations=0.0)
+    )
+    return layers + sum(op.bytes for op in _ends(shape, stored, work, activations=0.0))
 
 
 def _add(found: dict[str, Operation], op: Operation, count: int) -> None:
