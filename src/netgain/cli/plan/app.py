@@ -2,6 +2,11 @@
 
 import typer
 
+from netgain.cli.plan.check import check
+from netgain.cli.plan.compare_hardware import compare_hardware
+from netgain.cli.plan.memory import memory
+from netgain.cli.plan.roofline import roofline
+
 app = typer.Typer(
     name="plan",
     help="Does it fit, what bounds it, what would it cost: computed before anything is bought or "
@@ -9,3 +14,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+app.command()(memory)
+app.command()(roofline)
+app.command("compare-hardware")(compare_hardware)
+app.command()(check)
