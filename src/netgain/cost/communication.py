@@ -136,7 +136,7 @@ def send(
 
 @dataclass(frozen=True, slots=True)
 class TensorStep:
-    """What tensor parallelism adds to one step: all-reduces in every layer, one gather of logits."""
+    """What tensor parallelism adds to a step: all-reduces in every layer, a gather of logits."""
 
     all_reduce: CollectiveCost
     all_reduces: int
@@ -234,10 +234,20 @@ def _plain_ways(
     switch = _adding_switch(topology, group)
     meshed = all(len(topology.path(a, b).edges) == 1 for a in group for b in group if a != b)
 
-    def cost(algorithm: Algorithm, seconds: float, latency: float, rate: float, slow: Edge) -> CollectiveCost:
+    def cost(
+        algorithm: Algorithm, seconds: float, latency: float, rate: float, slow: Edge
+    ) -> CollectiveCost:
         return CollectiveCost(
-            operation, algorithm, ranks, size, seconds, latency, rate, str(slow),
-            slow.wire.checked, slow.wire.source,
+            operation,
+            algorithm,
+            ranks,
+            size,
+            seconds,
+            latency,
+            rate,
+            str(slow),
+            slow.wire.checked,
+            slow.wire.source,
         )
 
     if operation is Operation.ALL_REDUCE:
@@ -248,7 +258,9 @@ def _plain_ways(
         if meshed:
             forms.append((Algorithm.DIRECT, direct_all_reduce_s, wide, wide_hop, wide_edge))
         for algorithm, form, rate, each, slow in forms:
-            yield cost(algorithm, form(size, ranks, rate, each), form(0, ranks, rate, each), rate, slow)
+            yield cost(
+                algorithm, form(size, ranks, rate, each), form(0, ranks, rate, each), rate, slow
+            )
         if switch is not None:
             rate = switch.wire.bytes_per_s * (switch.wire.in_switch or 0.0)
             each = 2 * switch.wire.hop_s
@@ -262,7 +274,9 @@ def _plain_ways(
         if topology.torus and ranks == len(topology.devices):
             yield _torus_all_reduce(topology, group, size, edge)
     elif operation is Operation.BROADCAST:
-        yield cost(Algorithm.RING, broadcast_s(size, ranks, ring, hop), (ranks - 1) * hop, ring, edge)
+        yield cost(
+            Algorithm.RING, broadcast_s(size, ranks, ring, hop), (ranks - 1) * hop, ring, edge
+        )
     else:
         if operation is not Operation.ALL_TO_ALL:
             yield cost(
@@ -317,8 +331,16 @@ def _torus_all_reduce(
     ranks = len(group)
     seconds = latency + 2 * (ranks - 1) / ranks * size / rate
     return CollectiveCost(
-        Operation.ALL_REDUCE, Algorithm.HIERARCHICAL, ranks, size, seconds, latency, rate,
-        str(edge), edge.wire.checked, edge.wire.source,
+        Operation.ALL_REDUCE,
+        Algorithm.HIERARCHICAL,
+        ranks,
+        size,
+        seconds,
+        latency,
+        rate,
+        str(edge),
+        edge.wire.checked,
+        edge.wire.source,
     )
 
 
@@ -393,9 +415,10 @@ def _same_rail(topology: Topology, group: Sequence[str], source: str) -> list[st
     found = []
     for device in group:
         others = topology.machine_devices(device)
-        if others.index(device) == place and topology.nodes[device].machine != topology.nodes[
-            source
-        ].machine:
+        if (
+            others.index(device) == place
+            and topology.nodes[device].machine != topology.nodes[source].machine
+        ):
             found.append(device)
     return found or [
         d for d in group if topology.nodes[d].machine != topology.nodes[source].machine

@@ -161,7 +161,7 @@ def ttft_s(
 
 @dataclass(frozen=True, slots=True)
 class UnifiedPool:
-    """Every instance does both. `requests_per_s` is what they finish; ITL swings between two values.
+    """Every instance does both; ITL swings between two values. `requests_per_s` is their most.
 
     `mixed_share` is the share of steps that carry a prefill chunk: in those a token takes
     `mixed_itl_s`, in the others `plain_itl_s`.
@@ -212,7 +212,7 @@ def net_per_request_s(
     visible_handoff_s: float,
     extra_wait_s: float = 0.0,
 ) -> float:
-    """Seconds a request gains from separation: interference it no longer suffers, less the handoff."""
+    """Seconds a request gains from separation: interference it is spared, less the handoff."""
     return interference_s_per_token * interfered_tokens - visible_handoff_s - extra_wait_s
 
 
@@ -248,9 +248,7 @@ def reasons_against(situation: Situation) -> tuple[str, ...]:
         reasons.append("there is one instance: two pools need two")
     load = situation.rate_per_s * (1 / situation.prefill_per_s + 1 / situation.decode_per_s)
     if load < 1.0:
-        reasons.append(
-            f"traffic is too small for two pools: it fills {load:.2f} of one instance"
-        )
+        reasons.append(f"traffic is too small for two pools: it fills {load:.2f} of one instance")
     if situation.outside_share > 0.5:
         reasons.append(
             f"{situation.outside_share:.0%} of TTFT is queue, tokenisation, loading or outside: "

@@ -20,7 +20,7 @@ class RoutedToken:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy of a token that crosses from rank to rank (once, whatever experts it meets there)."""
+    """One copy of a token that crosses to another rank (once, however many experts it meets)."""
 
     token: str
     source: int
@@ -47,7 +47,7 @@ def contiguous_placement(experts: int, ranks: int) -> dict[int, int]:
 
 
 def expected_nodes(top_k: int, nodes: int, node_limit: int | None = None) -> float:
-    """Nodes that a token's copies reach, routing uniform: N (1 - (1 - 1/N)^k), at most the limit."""
+    """Nodes a token's copies reach, routing uniform: N (1 - (1 - 1/N)^k), at most the limit."""
     count("top_k", top_k)
     count("nodes", nodes)
     reached = nodes * (1.0 - (1.0 - 1.0 / nodes) ** top_k)
@@ -113,8 +113,13 @@ def rank_loads(
     return tuple(loads)
 
 
-def layer_s(compute_s_if_equal: float, skew: float, dispatch_s: float, combine_s: float,
-            overlapped_s: float = 0.0) -> float:
+def layer_s(
+    compute_s_if_equal: float,
+    skew: float,
+    dispatch_s: float,
+    combine_s: float,
+    overlapped_s: float = 0.0,
+) -> float:
     """A MoE layer's time: the slowest rank computes `skew` times the mean; overlap hides some."""
     compute = positive("skew", skew) * compute_s_if_equal
     exposed = max(0.0, dispatch_s + combine_s - min(overlapped_s, compute))

@@ -67,9 +67,7 @@ class KnowledgeShape:
         if way is Way.CAG:
             return PromptTokens(self.system + self.corpus, self.question)
         stable = round(self.corpus * self.stable_share)
-        return PromptTokens(
-            self.system + stable, self.hybrid_chunks * self.chunk + self.question
-        )
+        return PromptTokens(self.system + stable, self.hybrid_chunks * self.chunk + self.question)
 
 
 def prefill_ratio(more: PromptTokens, fewer: PromptTokens) -> float:
@@ -170,7 +168,7 @@ def positive_queries(queries: float) -> float:
 
 
 def break_even_queries(build_s: float, rag_online_s: float, cag_online_s: float) -> float | None:
-    """Questions per build from which CAG is cheaper: build / (RAG online - CAG online); None: never."""
+    """Questions per build from which CAG is cheaper: build / (RAG - CAG online); None: never."""
     saved = rag_online_s - cag_online_s
     return at_least_zero("build_s", build_s) / saved if saved > 0 else None
 

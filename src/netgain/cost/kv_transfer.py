@@ -33,8 +33,7 @@ def fit_linear_cost(sizes_bytes: Sequence[float], seconds: Sequence[float]) -> L
     time = sum(w * t for w, t in zip(weights, seconds, strict=True)) / whole
     spread = sum(w * (s - size) ** 2 for w, s in zip(weights, sizes_bytes, strict=True))
     together = sum(
-        w * (s - size) * (t - time)
-        for w, s, t in zip(weights, sizes_bytes, seconds, strict=True)
+        w * (s - size) * (t - time) for w, s, t in zip(weights, sizes_bytes, seconds, strict=True)
     )
     beta = together / positive("spread of sizes", spread)
     alpha = time - beta * size

@@ -65,7 +65,9 @@ def dollars_per_good_request(
 
 def dollars_per_task(dollars_per_request: float, calls: float, retries: float = 0.0) -> float:
     """Cost of an agent's task of `calls` requests, a share `retries` of which is sent again."""
-    return dollars_per_request * positive("calls", calls) * (1.0 + at_least_zero("retries", retries))
+    return (
+        dollars_per_request * positive("calls", calls) * (1.0 + at_least_zero("retries", retries))
+    )
 
 
 def joules_per_token(watts: float, tokens_per_s: float) -> float:
@@ -73,7 +75,9 @@ def joules_per_token(watts: float, tokens_per_s: float) -> float:
     return at_least_zero("watts", watts) / positive("tokens_per_s", tokens_per_s)
 
 
-def power_dollars(watts: float, hours: float, dollars_per_kwh: float, overhead: float = 1.0) -> float:
+def power_dollars(
+    watts: float, hours: float, dollars_per_kwh: float, overhead: float = 1.0
+) -> float:
     """Price of the electricity; `overhead` is the site's power over the machines' (PUE)."""
     return watts / 1e3 * hours * dollars_per_kwh * positive("overhead", overhead)
 

@@ -39,7 +39,9 @@ def utilisation(rate_per_s: float, service: Service, servers: int = 1) -> float:
     return at_least_zero("rate_per_s", rate_per_s) * service.mean_s / count("servers", servers)
 
 
-def waiting_s(rate_per_s: float, service: Service, servers: int = 1, arrivals: float = 1.0) -> float:
+def waiting_s(
+    rate_per_s: float, service: Service, servers: int = 1, arrivals: float = 1.0
+) -> float:
     """Mean wait in queue: Allen-Cunneen, exact for one server with Poisson arrivals.
 
     (C_a^2 + C_s^2) / 2 x the wait of M/M/c. `arrivals` is C_a^2, 1 for Poisson. Infinite from a
@@ -63,9 +65,7 @@ def erlang_c(offered: float, servers: int) -> float:
     return blocked / (1 - load + load * blocked)
 
 
-def wait_quantile_s(
-    rate_per_s: float, service: Service, share: float, servers: int = 1
-) -> float:
+def wait_quantile_s(rate_per_s: float, service: Service, share: float, servers: int = 1) -> float:
     """Wait that a `share` of requests stays below, the tail taken as exponential.
 
     Exact for M/M/c; for other service times the tail's mean is that of `waiting_s`.

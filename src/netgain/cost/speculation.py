@@ -6,6 +6,7 @@ factor, acceptance from distributions); batch-aware form: the same with every ti
 the batch.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -25,9 +26,7 @@ def acceptance_of(target: Sequence[float], draft: Sequence[float]) -> float:
 
 def acceptance_per_token(target: Sequence[float], draft: Sequence[float]) -> tuple[float, ...]:
     """Chance that each drafted token is kept: min(1, p / q); 1 where it is never drafted."""
-    return tuple(
-        1.0 if q == 0 else min(1.0, p / q) for p, q in zip(target, draft, strict=True)
-    )
+    return tuple(1.0 if q == 0 else min(1.0, p / q) for p, q in zip(target, draft, strict=True))
 
 
 def residual(target: Sequence[float], draft: Sequence[float]) -> tuple[float, ...]:
@@ -44,7 +43,7 @@ def expected_accepted_tokens(acceptance: float, depth: int) -> float:
     """Drafts kept per iteration: a + a^2 + ... + a^K, for independent acceptance `a`."""
     fraction("acceptance", acceptance)
     count("depth", depth, least=0)
-    return sum(acceptance**position for position in range(1, depth + 1))
+    return math.fsum(acceptance**position for position in range(1, depth + 1))
 
 
 def tokens_per_iteration(acceptance: float, depth: int) -> float:
@@ -59,7 +58,7 @@ def tokens_per_iteration_measured(conditional: Sequence[float]) -> float:
     """
     for position, rate in enumerate(conditional):
         fraction(f"acceptance at position {position}", rate)
-    return 1.0 + sum(accumulate(conditional, mul))
+    return 1.0 + math.fsum(accumulate(conditional, mul))
 
 
 def conditional_acceptance(drafted: Sequence[int], accepted: Sequence[int]) -> tuple[float, ...]:

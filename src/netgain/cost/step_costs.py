@@ -41,8 +41,14 @@ class RooflineStep:
         """Raises `ConfigurationError` for a rate of 0 or a negative size."""
         positive("flop_per_s", self.flop_per_s)
         positive("bytes_per_s", self.bytes_per_s)
-        for name in ("weight_bytes", "flop_per_token", "kv_bytes_per_token", "flop_per_pair",
-                     "overhead_s", "shared_bytes"):
+        for name in (
+            "weight_bytes",
+            "flop_per_token",
+            "kv_bytes_per_token",
+            "flop_per_pair",
+            "overhead_s",
+            "shared_bytes",
+        ):
             at_least_zero(name, getattr(self, name))
 
     def step_s(self, load: StepLoad) -> float:
@@ -71,9 +77,7 @@ class RooflineStep:
 def decode_load(batch: int, context_tokens: int, tokens_each: int = 1) -> StepLoad:
     """`batch` sequences of `context_tokens`, each with `tokens_each` new ones (K + 1 to verify)."""
     one = StepLoad().plus(context_tokens, tokens_each)
-    return StepLoad(
-        batch, batch * one.tokens, batch * one.context_tokens, batch * one.pairs
-    )
+    return StepLoad(batch, batch * one.tokens, batch * one.context_tokens, batch * one.pairs)
 
 
 def prefill_s(costs: StepCosts, start: int, tokens: int, chunk_tokens: int = 0) -> float:

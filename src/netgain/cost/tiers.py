@@ -39,7 +39,11 @@ class TierPath:
 
 
 def warm_s(
-    lookup_s: float, queue_s: float, transfer_s: float, deserialise_s: float, suffix_prefill_s: float
+    lookup_s: float,
+    queue_s: float,
+    transfer_s: float,
+    deserialise_s: float,
+    suffix_prefill_s: float,
 ) -> float:
     """T_warm = T_lookup + T_queue + T_transfer + T_deserialise + T_suffix_prefill."""
     return lookup_s + queue_s + transfer_s + deserialise_s + suffix_prefill_s
@@ -177,9 +181,7 @@ def lru_hit_rate(popularity: Sequence[float], capacity: float) -> float:
     return sum(share * -math.expm1(-share * time) for share in popularity if share > 0)
 
 
-def lru_hit_rate_from_empty(
-    popularity: Sequence[float], capacity: float, requests: float
-) -> float:
+def lru_hit_rate_from_empty(popularity: Sequence[float], capacity: float, requests: float) -> float:
     """Hit rate over the first `requests` requests of a cache that starts empty.
 
     Each item's first request misses however large the cache: Che's chance of a hit after an

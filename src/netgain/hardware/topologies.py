@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Final
 
 from netgain.errors import ConfigurationError
@@ -172,7 +172,7 @@ def for_device(
 
 
 def sized(shape: Shape, devices: int) -> Shape:
-    """The shape with this many devices. Raises `ConfigurationError` if they do not fill machines."""
+    """The shape with this many devices. Raises `ConfigurationError` unless they fill machines."""
     if devices < 1:
         raise ConfigurationError(f"{devices} devices: give 1 or more")
     if shape.torus:
@@ -191,9 +191,7 @@ def sized(shape: Shape, devices: int) -> Shape:
     return replace(shape, machines=machines)
 
 
-def build(
-    catalogue: Catalogue, name: str, shape: Shape, notes: tuple[str, ...] = ()
-) -> Topology:
+def build(catalogue: Catalogue, name: str, shape: Shape, notes: tuple[str, ...] = ()) -> Topology:
     """The graph of a shape. Raises `ConfigurationError` for an unknown link."""
     if shape.torus:
         return _torus(catalogue, name, shape, notes)
@@ -275,7 +273,7 @@ class _Builder:
         for index, name in enumerate(names):
             self._both(name, hosts[index * sockets // len(names)], own)
         between = self._wire(SOCKET_LINK)
-        for first, second in zip(hosts, hosts[1:], strict=False):
+        for first, second in pairwise(hosts):
             self._both(first, second, between)
 
     def _switch(self, machine: int, names: Sequence[str]) -> None:
@@ -299,9 +297,7 @@ class _Builder:
         return f"m{machine}.{self._shape.prefix}{index}"
 
 
-def _torus(
-    catalogue: Catalogue, name: str, shape: Shape, notes: tuple[str, ...]
-) -> Topology:
+def _torus(catalogue: Catalogue, name: str, shape: Shape, notes: tuple[str, ...]) -> Topology:
     # The sheet's rate is a chip's over all its links: two in each dimension.
     link = wire(catalogue, shape.scale_up).scaled(1 / (2 * len(shape.torus)))
     places = list(product(*(range(size) for size in shape.torus)))

@@ -90,7 +90,7 @@ class Topology:
         torus: tuple[int, ...] = (),
         notes: tuple[str, ...] = (),
     ) -> None:
-        """`torus` holds the sizes of its dimensions where it is one. Raises `ConfigurationError`."""
+        """`torus`: sizes of its dimensions where it is one. Raises `ConfigurationError`."""
         self.name = name
         self.nodes: Mapping[str, Node] = {node.name: node for node in nodes}
         self.edges = tuple(edges)
@@ -130,9 +130,7 @@ class Topology:
         try:
             return self._paths[source][target]
         except KeyError:
-            raise ConfigurationError(
-                f"{self.name}: nothing joins {source} and {target}"
-            ) from None
+            raise ConfigurationError(f"{self.name}: nothing joins {source} and {target}") from None
 
     def pair_bytes_per_s(self, source: str, target: str) -> float:
         """Peak one way between two devices; infinite from a device to itself."""

@@ -63,9 +63,7 @@ def wire(catalogue: Catalogue, name: str) -> Wire:
     return _joined(link.name, link.pair_bytes_s.value, _entries().get(normalised(link.name)), link)
 
 
-def _joined(
-    name: str, bytes_per_s: float, entry: _Entry | None, link: Link | None = None
-) -> Wire:
+def _joined(name: str, bytes_per_s: float, entry: _Entry | None, link: Link | None = None) -> Wire:
     if entry is not None:
         return Wire(
             name,

@@ -7,43 +7,15 @@ then expert parallel ranks or pipeline neighbours, replicas last.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from netgain.cost.layout import Layout
 from netgain.errors import ConfigurationError
 from netgain.hardware.topology import Topology
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How a model is divided: `data` replicas of `pipeline` stages of `tensor` ranks.
-
-    `expert` ranks, if above 1, are drawn from the `data` x `tensor` ranks of one stage.
-    """
-
-    data: int = 1
-    pipeline: int = 1
-    tensor: int = 1
-    expert: int = 1
-
-    def __post_init__(self) -> None:
-        """Raises `ConfigurationError` for a size below 1 or experts that do not divide."""
-        for name in ("data", "pipeline", "tensor", "expert"):
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"{name} parallel {getattr(self, name)}: give 1 or more")
-        stage = self.data * self.tensor
-        if stage % self.expert:
-            raise ConfigurationError(
-                f"expert parallel {self.expert} does not divide the {stage} ranks of a stage "
-                f"(data {self.data} x tensor {self.tensor}): give one of "
-                f"{', '.join(str(d) for d in _divisors(stage))}"
-            )
-
-    @property
-    def world(self) -> int:
-        """Devices it takes: DP x TP x PP."""
-        return self.data * self.pipeline * self.tensor
-
-    def __str__(self) -> str:
-        sizes = {"DP": self.data, "TP": self.tensor, "PP": self.pipeline, "EP": self.expert}
-        return " x ".join(f"{k} {v}" for k, v in sizes.items() if v > 1) or "one device"
+def described(layout: Layout) -> str:
+    """The factors above 1: `TP 2 x PP 2`."""
+    sizes = {"DP": layout.dp, "TP": layout.tp, "PP": layout.pp, "EP": layout.ep}
+    return " x ".join(f"{k} {v}" for k, v in sizes.items() if v > 1) or "one device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +49,12 @@ class Placement:
 
     def expert_groups(self) -> tuple[tuple[str, ...], ...]:
         """Devices that exchange tokens for experts."""
-        sharing = self.layout.expert
+        sharing = self.layout.ep
         return _groups(
             self.ranks,
             lambda rank: (
                 rank.stage,
-                (rank.data * self.layout.tensor + rank.tensor) // sharing,
+                (rank.data * self.layout.tp + rank.tensor) // sharing,
             ),
         )
 
@@ -101,21 +73,26 @@ def place(topology: Topology, layout: Layout) -> Placement:
 
     Raises `ConfigurationError` if it takes more devices than there are.
     """
-    if layout.world > len(topology.devices):
+    if layout.devices > len(topology.devices):
         raise ConfigurationError(
-            f"{layout} takes {layout.world} devices and {topology.name} has "
+            f"{described(layout)} takes {layout.devices} devices and {topology.name} has "
             f"{len(topology.devices)}: lower a factor or name more devices"
         )
-    groups = _gather([(device,) for device in _by_domain(topology)], topology, layout.tensor)
-    groups = groups[: layout.data * layout.pipeline]
+    if layout.dp * layout.tp % layout.ep:
+        raise ConfigurationError(
+            f"expert parallel {layout.ep} does not divide the {layout.dp * layout.tp} ranks of a "
+            f"stage: give one of {', '.join(map(str, _divisors(layout.dp * layout.tp)))}"
+        )
+    groups = _gather([(device,) for device in _by_domain(topology)], topology, layout.tp)
+    groups = groups[: layout.dp * layout.pp]
     ranks = []
     for index, group in enumerate(groups):
-        if layout.expert > 1:  # Experts talk every layer, stages once a step: keep those close.
-            stage, data = divmod(index, layout.data)
+        if layout.ep > 1:  # Experts talk every layer, stages once a step: keep those close.
+            stage, data = divmod(index, layout.dp)
         else:
-            data, stage = divmod(index, layout.pipeline)
+            data, stage = divmod(index, layout.pp)
         for tensor, device in enumerate(group):
-            expert = (data * layout.tensor + tensor) % layout.expert
+            expert = (data * layout.tp + tensor) % layout.ep
             ranks.append(Rank(data, stage, tensor, expert, device))
     ranks.sort(key=lambda rank: (rank.data, rank.stage, rank.tensor))
     placed = Placement(layout, tuple(ranks), None, None, None, tensor_in_fast_domain=True)
@@ -128,7 +105,7 @@ def place(topology: Topology, layout: Layout) -> Placement:
         placed.ranks,
         _slowest(topology, placed.tensor_groups()),
         _slowest(topology, placed.boundaries()),
-        _slowest(topology, placed.expert_groups()) if layout.expert > 1 else None,
+        _slowest(topology, placed.expert_groups()) if layout.ep > 1 else None,
         inside,
     )
 
@@ -165,7 +142,7 @@ def propose(
             f"the model needs {devices_per_model} devices and {topology.name} has {available}"
         )
     if devices_per_model == 1:
-        layout = Layout(data=available)
+        layout = Layout(dp=available)
         reason = "the model fits one device: replicas need no synchronisation"
         return Proposal(layout, reason, place(topology, layout))
     domains = [len(members) for members in topology.fastest_domains()]
@@ -190,44 +167,26 @@ def propose(
             + f") x {stages} stages takes {tensor * stages} devices of {available}: "
             "name more devices or fewer per model"
         )
-    layout = Layout(data=data, pipeline=stages, tensor=tensor)
+    layout = Layout(dp=data, pp=stages, tp=tensor)
     placement = place(topology, layout)
     reason = _reason(topology, layout, domain, kv_heads)
     return Proposal(layout, reason, placement)
 
 
-def check_tensor(tensor: int, heads: int, kv_heads: int) -> tuple[str, ...]:
-    """Warnings about a tensor parallel width. Raises `ConfigurationError` if it cannot be laid out."""
-    if heads % tensor:
-        raise ConfigurationError(
-            f"tensor parallel {tensor} does not divide {heads} attention heads: give one of "
-            f"{', '.join(str(d) for d in _divisors(heads))}"
-        )
-    if tensor > kv_heads:
-        copies = tensor / kv_heads
-        return (
-            f"tensor parallel {tensor} is wider than {kv_heads} KV heads: the group stores and "
-            f"moves {copies:g} times the KV bytes",
-        )
-    if kv_heads % tensor:
-        return (f"{kv_heads} KV heads do not divide by {tensor}: ranks hold unequal KV",)
-    return ()
-
-
 def _reason(topology: Topology, layout: Layout, domain: int, kv_heads: int | None) -> str:
     parts = []
     fast = f"{topology.levels()[0] / 1e9:g} GB/s"
-    if layout.tensor > 1:
-        parts.append(f"TP {layout.tensor} inside each fast domain of {domain} ({fast})")
-    if layout.pipeline > 1:
+    if layout.tp > 1:
+        parts.append(f"TP {layout.tp} inside each fast domain of {domain} ({fast})")
+    if layout.pp > 1:
         parts.append(
-            f"PP {layout.pipeline} between them: stages exchange activations once a step, "
+            f"PP {layout.pp} between them: stages exchange activations once a step, "
             "tensor ranks twice a layer"
         )
-    if layout.data > 1:
-        parts.append(f"DP {layout.data}: replicas of that share nothing")
-    if kv_heads is not None and layout.tensor > kv_heads:
-        parts.append(f"KV heads ({kv_heads}) are copied {layout.tensor / kv_heads:g} times")
+    if layout.dp > 1:
+        parts.append(f"DP {layout.dp}: replicas of that share nothing")
+    if kv_heads is not None and layout.tp > kv_heads:
+        parts.append(f"KV heads ({kv_heads}) are copied {layout.tp / kv_heads:g} times")
     return "; ".join(parts)
 
 
@@ -259,13 +218,14 @@ def _gather(
             whole = len(members) // size * size
             found += [tuple(members[i : i + size]) for i in range(0, whole, size)]
             rest += members[whole:]
-        # Groups inside the fastest domains stand first: a layout smaller than the machine takes them.
+        # Those inside the fastest domains stand first: a small layout takes them.
         groups += sorted(found, key=lambda group: place_of[group[0]])
         left = [device for device in left if device in set(rest)]
     return groups
 
 
-def _groups(ranks: Sequence[Rank], key: Callable[[Rank], tuple[int, ...]]
+def _groups(
+    ranks: Sequence[Rank], key: Callable[[Rank], tuple[int, ...]]
 ) -> tuple[tuple[str, ...], ...]:
     found: dict[tuple[int, ...], list[str]] = {}
     for rank in ranks:
