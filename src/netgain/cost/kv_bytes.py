@@ -8,7 +8,7 @@ tensor parallelism a rank stores max(1, kv_heads / tp) heads, and all of a laten
 import math
 from typing import Final
 
-from netgain.cost.layout import Layout
+from netgain.cost.layout import ONE_DEVICE, Layout
 from netgain.cost.model_shape import (
     Attention,
     GroupedAttention,
@@ -19,7 +19,6 @@ from netgain.cost.model_shape import (
 from netgain.cost.precision import KVFormat, kv_format
 
 BF16: Final = kv_format("bf16")
-ONE_DEVICE: Final = Layout()
 
 
 def layer_token_bytes(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from netgain.cost.model_shape import (
     Attention,
@@ -123,6 +124,10 @@ class Layout:
         if isinstance(attention, LatentAttention):
             return True
         return attention.kv_heads % self.tp == 0 or self.tp % attention.kv_heads == 0
+
+
+ONE_DEVICE: Final = Layout()
+"""No parallelism at all."""
 
 
 def _largest_divisor(size: int, at_most: int) -> int:

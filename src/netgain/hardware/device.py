@@ -131,7 +131,7 @@ class Device:
     def rate(self, precision: Precision) -> tuple[Precision, Rate]:
         """The rate for values of `precision`, and the precision it computes in.
 
-        A device without a unit for a narrow format widens it: fp4 to fp8, fp8 and int8 to bf16.
+        A device without a unit for a narrow format unpacks its weights on the way, to bf16.
         """
         for wider in _WIDER[precision]:
             if wider in self.rates:
@@ -157,5 +157,5 @@ _WIDER = {
     Precision.BF16: (Precision.BF16, Precision.FP32),
     Precision.FP8: (Precision.FP8, Precision.BF16, Precision.FP32),
     Precision.INT8: (Precision.INT8, Precision.BF16, Precision.FP32),
-    Precision.FP4: (Precision.FP4, Precision.FP8, Precision.BF16, Precision.FP32),
+    Precision.FP4: (Precision.FP4, Precision.BF16, Precision.FP32),
 }
