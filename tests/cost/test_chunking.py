@@ -10,12 +10,28 @@ from netgain.cost.chunking import (
     interference_per_token_s,
     largest_chunk_tokens,
 )
-from netgain.cost.step_costs import RooflineStep, decode_load
+from netgain.cost.known_models import known_shape
+from netgain.cost.operations import Stored
+from netgain.cost.precision import kv_format, weight_format
+from netgain.cost.roofline import RooflineModel
+from netgain.cost.step_costs import CalibratedSteps, mixed
 from netgain.cost.step_time import StepTimeModel
 from netgain.errors import ConfigurationError
+from netgain.hardware.catalogue import shipped_catalogue
 
-CALIBRATED = StepTimeModel(base_s=5e-3, slice_s=1e-5, token_s=5e-5, context_s=4e-8, pair_s=1e-9)
-ROOFLINE = RooflineStep(15e9, 15e9, 131072, 524288, 791e12, 2.68e12)
+CALIBRATED = CalibratedSteps(
+    StepTimeModel(base_s=5e-3, slice_s=1e-5, token_s=5e-5, context_s=4e-8, pair_s=1e-9)
+)
+
+
+def roofline() -> RooflineModel:
+    shape = known_shape("Llama-3.1-8B")
+    assert shape is not None
+    stored = Stored(weight_format("bf16"), kv_format("bf16"))
+    return RooflineModel(shape, shipped_catalogue().device("H100-SXM"), stored)
+
+
+ROOFLINE = roofline()
 
 
 def test_a_whole_prompt_in_one_step_has_no_overhead_and_the_most_interference() -> None:
@@ -48,10 +64,9 @@ def test_with_nobody_decoding_a_chunk_disturbs_nobody_s_tokens() -> None:
 
 def test_the_largest_chunk_keeps_even_the_last_step_within_its_bound() -> None:
     chunk = largest_chunk_tokens(CALIBRATED, 8192, 16, 2048, itl_s=0.03)
-    beside = decode_load(16, 2048)
     assert 0 < chunk < 8192
-    assert CALIBRATED.step_s(beside.plus(8192 - chunk, chunk)) <= 0.03
-    assert CALIBRATED.step_s(beside.plus(8192 - chunk - 1, chunk + 1)) > 0.03
+    assert CALIBRATED.seconds(mixed(16, 2048, 8192 - chunk, chunk)) <= 0.03
+    assert CALIBRATED.seconds(mixed(16, 2048, 8192 - chunk - 1, chunk + 1)) > 0.03
 
 
 def test_no_chunk_fits_a_bound_that_plain_decoding_already_exceeds() -> None:

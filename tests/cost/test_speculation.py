@@ -6,6 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netgain.cost.known_models import known_shape
+from netgain.cost.operations import Stored
+from netgain.cost.precision import kv_format, weight_format
+from netgain.cost.roofline import RooflineModel
 from netgain.cost.speculation import (
     IterationTimes,
     acceptance_for,
@@ -27,29 +31,31 @@ from netgain.cost.speculation import (
     tokens_per_iteration,
     tokens_per_iteration_measured,
 )
-from netgain.cost.step_costs import RooflineStep, decode_load
+from netgain.cost.step_costs import StepCosts
+from netgain.cost.step_work import decode, verify
 from netgain.errors import ConfigurationError
+from netgain.hardware.catalogue import shipped_catalogue
 
 RATES = st.floats(0.0, 1.0)
 DEPTHS = st.integers(0, 16)
 
-# Llama-3.1-8B in bf16 on an H100, from the data sheet at 80 % of both peaks.
-H100_8B = RooflineStep(
-    weight_bytes=15.0e9,
-    flop_per_token=15.0e9,
-    kv_bytes_per_token=131072,
-    flop_per_pair=4 * 32 * 32 * 128,
-    flop_per_s=0.8 * 989e12,
-    bytes_per_s=0.8 * 3.35e12,
-)
+
+def on_h100(model: str) -> RooflineModel:
+    shape = known_shape(model)
+    assert shape is not None
+    stored = Stored(weight_format("bf16"), kv_format("bf16"))
+    return RooflineModel(shape, shipped_catalogue().device("H100-SXM"), stored)
+
+
+H100_8B = on_h100("Llama-3.1-8B")
 
 
 def times_of(
-    costs: RooflineStep, depth: int, batch: int, draft_ratio: float, context: int = 256
+    costs: StepCosts, depth: int, batch: int, draft_ratio: float, context: int = 256
 ) -> IterationTimes:
-    plain = costs.step_s(decode_load(batch, context))
-    verify = costs.step_s(decode_load(batch, context, depth + 1))
-    return IterationTimes(plain, draft_ratio * plain, verify)
+    plain = costs.seconds(decode(batch, context))
+    scored = costs.seconds(verify(batch, context, depth))
+    return IterationTimes(plain, draft_ratio * plain, scored)
 
 
 def test_a_draft_of_eight_tenths_is_kept_as_often_as_the_target_says() -> None:
@@ -221,11 +227,7 @@ def test_a_fixed_depth_is_wrong_for_all_loads() -> None:
 
 def test_verifying_on_a_mixture_of_experts_touches_more_of_them() -> None:
     """R64: 2.04 tokens per iteration gave 1.37 times on Qwen3-30B-A3B, 1.70 on a dense 8B."""
-    moe = RooflineStep(
-        weight_bytes=61e9, flop_per_token=6.6e9, kv_bytes_per_token=98304, flop_per_pair=0,
-        flop_per_s=0.8 * 989e12, bytes_per_s=0.8 * 3.35e12,
-        experts=128, experts_per_token=8, shared_bytes=3.4e9,
-    )  # fmt: skip
+    moe = on_h100("Qwen3-30B-A3B")
     sparse, dense = times_of(moe, 3, 1, 0.05), times_of(H100_8B, 3, 1, 0.05)
     assert sparse.step_ratio(3) > 1.4 * dense.step_ratio(3)
 

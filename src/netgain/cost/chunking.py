@@ -8,8 +8,8 @@ read again in each.
 from dataclasses import dataclass
 
 from netgain.cost.bounds import count, positive
-from netgain.cost.step_costs import StepCosts, decode_load, prefill_s
-from netgain.cost.step_time import StepLoad
+from netgain.cost.step_costs import StepCosts, mixed, prefill_s
+from netgain.cost.step_work import decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,17 @@ def choice_of(
     count("prompt_tokens", prompt_tokens)
     count("chunk_tokens", chunk_tokens)
     count("batch", batch, least=0)
-    beside = decode_load(batch, context_tokens)
-    plain = costs.step_s(beside)
+    plain = costs.seconds(decode(batch, context_tokens)) if batch else 0.0
     longest, whole, reread, done, steps = plain, 0.0, 0, 0, 0
     while done < prompt_tokens:
         piece = min(chunk_tokens, prompt_tokens - done)
-        seconds = costs.step_s(beside.plus(done, piece))
+        seconds = costs.seconds(mixed(batch, context_tokens, done, piece))
         longest = max(longest, seconds)
         whole += seconds
         reread += done
         done += piece
         steps += 1
-    at_once = costs.step_s(beside.plus(0, prompt_tokens))
+    at_once = costs.seconds(mixed(batch, context_tokens, 0, prompt_tokens))
     return ChunkChoice(chunk_tokens, steps, plain, longest, whole, whole - at_once, reread)
 
 
@@ -69,10 +68,9 @@ def largest_chunk_tokens(
     0 where not even one token fits. Step time grows with the chunk, so bisection finds it.
     """
     positive("itl_s", itl_s)
-    beside = decode_load(batch, context_tokens)
 
     def fits(chunk: int) -> bool:
-        return costs.step_s(beside.plus(max(0, prompt_tokens - chunk), chunk)) <= itl_s
+        return costs.seconds(mixed(batch, context_tokens, prompt_tokens - chunk, chunk)) <= itl_s
 
     if fits(prompt_tokens):
         return prompt_tokens
@@ -94,8 +92,3 @@ def interference_per_token_s(chunk_step_s: float, decode_step_s: float) -> float
 def alone_s(costs: StepCosts, prompt_tokens: int, chunk_tokens: int = 0) -> float:
     """Seconds to prefill a prompt on an engine that does nothing else."""
     return prefill_s(costs, 0, prompt_tokens, chunk_tokens)
-
-
-def mixed_load(batch: int, context_tokens: int, start: int, chunk_tokens: int) -> StepLoad:
-    """The load of a step with `batch` decodes and one chunk."""
-    return decode_load(batch, context_tokens).plus(start, chunk_tokens)
