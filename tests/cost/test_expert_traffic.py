@@ -10,7 +10,6 @@ from netgain.cost.expert_traffic import (
     contiguous_placement,
     crossing_copies,
     dispatch_bytes,
-    distinct_experts,
     expected_nodes,
     layer_s,
     max_over_mean,
@@ -75,13 +74,3 @@ def test_overlap_gains_only_what_it_hides() -> None:
 
 def test_no_load_is_balanced() -> None:
     assert max_over_mean([0.0, 0.0]) == 1
-
-
-@given(st.integers(1, 64), st.integers(1, 512))
-def test_uniform_routing_touches_the_expected_number_of_experts(top_k: int, tokens: int) -> None:
-    experts = 64
-    uniform = distinct_experts([top_k / experts] * experts, tokens)
-    assert uniform == pytest.approx(experts * (1 - (1 - top_k / experts) ** tokens))
-    skewed = [2 * top_k / experts * (i % 2) for i in range(experts)]
-    if max(skewed) <= 1:
-        assert distinct_experts(skewed, tokens) <= uniform + 1e-9

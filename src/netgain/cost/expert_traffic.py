@@ -124,8 +124,3 @@ def layer_s(
     compute = positive("skew", skew) * compute_s_if_equal
     exposed = max(0.0, dispatch_s + combine_s - min(overlapped_s, compute))
     return compute + exposed
-
-
-def distinct_experts(probabilities: Sequence[float], tokens: int) -> float:
-    """Experts that at least one of `tokens` tokens meets: sum of 1 - (1 - p)^B."""
-    return sum(1.0 - (1.0 - share) ** tokens for share in probabilities)

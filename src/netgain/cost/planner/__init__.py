@@ -1,0 +1,1 @@
+"""What each `netgain plan` command computes: a question as a dataclass in, a report out."""
