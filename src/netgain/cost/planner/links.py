@@ -82,8 +82,10 @@ def plan_links(question: LinksQuestion) -> Report:
         f"{reduced.seconds * 1e3:.3g} ms ({reduced.algorithm}), bound by {reduced.slowest}."
     ]
     warnings = []
-    if not all(edge.wire.checked for edge in topology.edges):
-        unchecked = sorted({edge.wire.name for edge in topology.edges if not edge.wire.checked})
+    first = question.group[0]
+    used = [edge for other in question.group[1:] for edge in topology.path(first, other).edges]
+    unchecked = sorted({edge.wire.name for edge in used if not edge.wire.checked})
+    if unchecked:
         warnings.append(
             f"Nobody measured what {', '.join(unchecked)} reaches of its peak: measure it"
         )
@@ -384,6 +386,11 @@ class _Tried:
     in_fast_domain: bool
     tensor_bytes_per_s: float | None
 
+    @property
+    def prefills_per_s(self) -> float:
+        """Of all replicas, every stage at work on another prompt."""
+        return self.layout.dp * self.layout.pp / self.prefill_s
+
 
 def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str], list[str]]:
     proposal = propose(
@@ -417,9 +424,9 @@ def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str],
     if best.layout != proposed.layout and best.tokens_per_s > 1.05 * proposed.tokens_per_s:
         said.append(
             f"In decode {described(best.layout)} would give "
-            f"{best.tokens_per_s / proposed.tokens_per_s:.2f} times its tokens, by the model; a "
-            f"prefill of {question.context_tokens} tokens takes {best.prefill_s * 1e3:.3g} ms "
-            f"against {proposed.prefill_s * 1e3:.3g}. A trial decides."
+            f"{best.tokens_per_s / proposed.tokens_per_s:.2f} times its tokens, by the model, and "
+            f"{best.prefills_per_s / proposed.prefills_per_s:.2f} times its prefills of "
+            f"{question.context_tokens} tokens. A trial decides."
         )
     share = proposed.communication_s / proposed.step_s if proposed.step_s else 0.0
     section = Section(
@@ -491,6 +498,7 @@ def _tried_table(tried: list[_Tried], proposed: Layout, wanted: Layout | None) -
             Column("share", "Share", "fraction", Basis.ASSUMED),
             Column("tokens", "Output tokens/s", "tokens/s", Basis.ASSUMED),
             Column("prefill", "Prefill of the context", "s", Basis.ASSUMED),
+            Column("prefills", "Prefills/s", "requests/s", Basis.ASSUMED),
         ),
         tuple(
             {
@@ -504,6 +512,7 @@ def _tried_table(tried: list[_Tried], proposed: Layout, wanted: Layout | None) -
                 "share": t.communication_s / t.step_s if t.step_s else None,
                 "tokens": t.tokens_per_s,
                 "prefill": t.prefill_s,
+                "prefills": t.prefills_per_s,
             }
             for t in tried
         ),

@@ -1,21 +1,17 @@
 """The engine that a plan is about: a model, stored in one way, on devices joined in one way."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from netgain.cost.collectives import Operation
 from netgain.cost.communication import (
     EXPERT_LAUNCH_S,
-    LAUNCH_S,
-    collective,
     expert_exchange,
     send,
     tensor_step,
 )
 from netgain.cost.kv_bytes import kv_bytes_per_sequence, kv_bytes_per_token_stored
-from netgain.cost.layout import Layout
-from netgain.cost.memory import MemoryQuestion, MemoryPlan, plan_memory
+from netgain.cost.layout import ONE_DEVICE, Layout
+from netgain.cost.memory import MemoryPlan, MemoryQuestion, plan_memory
 from netgain.cost.model_shape import Experts, ModelShape
 from netgain.cost.operations import Stored
 from netgain.cost.placement import Placement, place
@@ -50,7 +46,7 @@ class Setup:
     device: Device
     weights: WeightFormat
     kv: KVFormat
-    layout: Layout = Layout()
+    layout: Layout = ONE_DEVICE
     topology: Topology | None = None
     efficiency: Efficiency = ASSUMED_EFFICIENCY
     measured: Measured | None = None
@@ -180,11 +176,6 @@ class CollectiveSeconds:
             )
             seconds += layers.count * exchange.seconds
         return seconds
-
-
-def all_reduce_s(topology: Topology, group: Sequence[str], size_bytes: float) -> float:
-    """Seconds of one all-reduce, launched by itself."""
-    return collective(topology, group, Operation.ALL_REDUCE, size_bytes, LAUNCH_S).seconds
 
 
 def exact(name: str, label: str, value: float, unit: str, arithmetic: str = "") -> Figure:
