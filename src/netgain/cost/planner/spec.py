@@ -345,7 +345,7 @@ def _loses(question: SpecQuestion, times: _Times, turn: int | None) -> Section:
     return Section(
         "When it loses",
         text=(
-            "Prefill or queue dominated traffic gains nothing; very short outputs little; a drafter "
+            "Prefill or queue dominated traffic gains nothing; short outputs little; a drafter "
             "that takes KV capacity shrinks the batch.",
             "Published: on Llama-3-70B 1.5 times at 1 request/s and 1.4 times slower at high rates "
             "(vLLM); EAGLE-3 with K = 4 on an 8B: 68 instead of 173 requests/s at saturation.",
