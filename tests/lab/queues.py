@@ -50,7 +50,9 @@ def poisson_run(
     starts = np.sort(draw.uniform(0, duration_s, count))
     free = [0.0] * servers
     records = []
-    for index, (start, service) in enumerate(zip(starts, draw.exponential(service_s, count))):
+    for index, (start, service) in enumerate(
+        zip(starts, draw.exponential(service_s, count), strict=True)
+    ):
         server = min(range(servers), key=free.__getitem__)
         first = max(start, free[server]) + service
         free[server] = first
@@ -58,7 +60,9 @@ def poisson_run(
     return header(LoadKind.OPEN, duration_s, rate), records
 
 
-def answered(index: int, start_s: float, token_times_s: list[float], **changes) -> RequestRecord:  # type: ignore[no-untyped-def]
+def answered(
+    index: int, start_s: float, token_times_s: list[float], **changes: object
+) -> RequestRecord:
     """A whole answer of one token an event, sent when it was meant to be."""
     fields: dict[str, object] = {
         "index": index,

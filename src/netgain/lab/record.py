@@ -74,8 +74,9 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     choices, be it empty or only a role (what `vllm bench serve` calls the first token).
     `first_token_s`: the first with content, reasoning or a tool call. `first_output_s`: the first
     that is not reasoning. `last_choice_s`: the last event with choices. `last_token_s`: the last
-    with content. `end_s`: the end of the answer. `events` are those with content. `output_tokens`
-    counts by `counting`, `usage` is the server's own count. `prompt_tokens` is the client's count.
+    with content. `end_s`: the end of the answer. `events` are those with content; `choice_events`
+    counts all events with choices, empty ones included (None: not counted). `output_tokens` counts
+    by `counting`, `usage` is the server's own count. `prompt_tokens` is the client's count.
     `ledger` is the server's, as JSON; `null` when it offered none.
     """
 
@@ -93,6 +94,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     last_token_s: float | None = None
     end_s: float | None = None
     events: tuple[TokenEvent, ...] = ()
+    choice_events: int | None = None
     output_tokens: int = 0
     counting: TokenCounting = TokenCounting.EVENTS
     prompt_tokens: int | None = None

@@ -1,4 +1,4 @@
-"""Reads an SLO file: YAML, strict, every mistake named with its line and what was probably meant."""
+"""Reads an SLO file: YAML, strict; a mistake is named with its line and what was likely meant."""
 
 import difflib
 import re
@@ -35,7 +35,7 @@ def read_slo(path: Path) -> ServiceLevel:
 
 
 def parse_slo(text: str, source: str) -> ServiceLevel:
-    """The service level in a YAML text; `source` names it in errors. Raises `ConfigurationError`."""
+    """The service level in a YAML text that errors call `source`. Raises `ConfigurationError`."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -46,9 +46,7 @@ def parse_slo(text: str, source: str) -> ServiceLevel:
     if root is None:
         raise ConfigurationError(f"{source}: the file is empty; see examples/slo.yaml")
     top = _Entry(source, root).mapping(_KEYS)
-    limits = tuple(
-        _limit(objective, top[objective]) for objective in Objective if objective in top
-    )
+    limits = tuple(_limit(objective, top[objective]) for objective in Objective if objective in top)
     if not limits:
         raise ConfigurationError(
             f"{source}: no latency is limited: give at least one of {', '.join(Objective)}, "
@@ -122,9 +120,7 @@ class _Entry:
             raise self.error(f"cannot read the share {text!r}: write it like 0.95, 95% or p95")
         value = float(match[2]) / (100 if match[1] or match[3] else 1)
         if not 0 < value <= 1:
-            raise self.error(
-                f"a share of {text} is not in (0, 1]: write 0.95, 95% or p95"
-            )
+            raise self.error(f"a share of {text} is not in (0, 1]: write 0.95, 95% or p95")
         return value
 
     def count(self) -> int:

@@ -11,7 +11,8 @@ from netgain.lab.metrics.columns import BoolArray, RequestColumns
 class CacheHits:
     """Raw counts over the requests whose usage said how many prompt tokens were cached.
 
-    By tokens and by requests: ninety requests that hit 16 tokens save less than ten that hit 50,000.
+    By tokens and by requests: ninety requests that hit 16 tokens save less than ten that hit
+    50,000.
     """
 
     requests: int

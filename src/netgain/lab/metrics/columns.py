@@ -21,7 +21,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class RequestColumns:
-    """A run's requests, [N] each unless noted, in the order of `start_s`. Seconds from the run's zero.
+    """A run's requests, [N] each unless noted, in the order of `start_s`; seconds from its zero.
 
     `start_s` is where latency counts from: the intended send time in open loop and replay, so that
     a slow server cannot hide the requests it kept waiting; the sent time in closed loop, where the
@@ -74,7 +74,9 @@ class RequestColumns:
         order = np.argsort(unordered, kind="stable")
         ordered = tuple(records[i] for i in order)
 
-        class_of_name = {name: i for i, name in enumerate(sorted({r.request_class for r in ordered}))}
+        class_of_name = {
+            name: i for i, name in enumerate(sorted({r.request_class for r in ordered}))
+        }
         counts = np.array([len(r.events) for r in ordered], dtype=np.int64)
         event_from = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         total = int(event_from[-1])

@@ -1,9 +1,10 @@
 """What a latency was like: mean and percentiles, each with its interval.
 
-A percentile's interval is Woodruff's: the standard error of the *share* of values below the estimate
-is taken between blocks in time (see `blocks`), turned into Wilson's interval of that share, and the
-sample's own quantiles at its two ends are the bounds. It needs one sort, where a bootstrap of
-100,000 requests needs a thousand, and it says by itself when a sample is too small for a tail.
+A percentile's interval is Woodruff's: the standard error of the *share* of values below the
+estimate is taken between blocks in time (see `blocks`), turned into Wilson's interval of that
+share, and the sample's own quantiles at its two ends are the bounds. It needs one sort, where a
+bootstrap of 100,000 requests needs a thousand, and it says by itself when a sample is too small for
+a tail.
 """
 
 import math
@@ -16,6 +17,7 @@ import numpy as np
 from netgain.lab.metrics.blocks import TimeBlocks
 from netgain.lab.metrics.columns import FloatArray, IntArray
 from netgain.lab.metrics.estimate import LEVEL, Estimate, t_quantile, wilson
+from netgain.lab.metrics.grouped import sums
 from netgain.lab.metrics.quantiles import WeightedSample
 
 PERCENTILES: Final = (50, 90, 95, 99)
@@ -90,7 +92,9 @@ def share(met: FloatArray, at_s: FloatArray, blocks: TimeBlocks) -> tuple[Estima
         return Estimate(math.nan), 0.0
     value = float(met.mean())
     block_of = _block_of(at_s, blocks)
-    error, degrees = _ratio_error(np.bincount(block_of, met), np.bincount(block_of), value)
+    error, degrees = _ratio_error(
+        sums(block_of, met, 0), sums(block_of, np.ones(len(met)), 0), value
+    )
     # All alike: the blocks show no spread, but n trials still leave room for a rare one.
     variance = value * (1 - value)
     trials = len(met) if variance == 0 or error == 0 else min(variance / error**2, len(met))
@@ -107,12 +111,13 @@ def _block_of(at_s: FloatArray, blocks: TimeBlocks) -> IntArray:
     return block_of if filled.all() else (np.cumsum(filled) - 1)[block_of]
 
 
-def _ratio_error(sums: FloatArray, sizes: FloatArray, ratio: float) -> tuple[float, int]:
-    """Standard error of sum(sums) / sum(sizes) from its spread between blocks; degrees of freedom."""
-    count = len(sums)
+def _ratio_error(totals: FloatArray, sizes: FloatArray, ratio: float) -> tuple[float, int]:
+    """Standard error of sum(totals) / sum(sizes) from its spread between blocks, and its degrees of
+    freedom."""
+    count = len(totals)
     if count < 2:
         return math.nan, 1
-    residual = sums - ratio * sizes
+    residual = totals - ratio * sizes
     spread = count / (count - 1) * float(np.sum(residual * residual))
     return math.sqrt(spread) / float(sizes.sum()), count - 1
 
@@ -123,7 +128,7 @@ def _mean(values: FloatArray, weights: FloatArray, block_of: IntArray) -> Estima
     if len(values) < 2:
         return Estimate(mean)
     error, degrees = _ratio_error(
-        np.bincount(block_of, values * weights), np.bincount(block_of, weights), mean
+        sums(block_of, values * weights, 0), sums(block_of, weights, 0), mean
     )
     alone = math.sqrt(float((weights**2) @ (values - mean) ** 2)) / total
     half = t_quantile((1 + LEVEL) / 2, degrees) * max(error, alone)
@@ -140,7 +145,7 @@ def _percentiles(
     cells = len(found) + 1
     cell = block_of * cells + np.searchsorted(np.array(found), values, side="left")
     count = int(block_of.max()) + 1
-    table = np.bincount(cell, weights, minlength=count * cells).reshape(count, cells)
+    table = sums(cell, weights, count * cells).reshape(count, cells)
     below = np.cumsum(table, axis=1)
     alone = float(weights @ weights) / sample.size**2
     return {

@@ -55,7 +55,7 @@ def t_tail(statistic: float, degrees: int) -> float:
 
 
 def wilson(share: float, trials: float, deviate: float) -> tuple[float, float]:
-    """Wilson's interval of a share seen in `trials` (which may be an effective, fractional number)."""
+    """Wilson's interval of a share seen in `trials` (may be an effective, fractional number)."""
     if trials <= 0:
         return 0.0, 1.0
     square = deviate * deviate / trials

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from netgain.lab.metrics.columns import FloatArray, IntArray, RequestColumns
+from netgain.lab.metrics.grouped import sums
 
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """[G] gaps of answered requests: seconds, how many tokens had this gap, whose, and when it ended."""
+    """[G] gaps of answered requests: seconds, how many tokens had it, whose, when it ended."""
 
     seconds: FloatArray
     tokens: FloatArray
@@ -30,20 +31,20 @@ class Gaps:
 
     def mean_per_request(self, requests: int) -> FloatArray:
         """[N] each request's mean gap; NaN where it has none."""
-        total = np.bincount(self.request, self.seconds * self.tokens, minlength=requests)
-        tokens = np.bincount(self.request, self.tokens, minlength=requests)
-        return np.divide(total, tokens, out=np.full(requests, np.nan), where=tokens > 0)
+        total = sums(self.request, self.seconds * self.tokens, requests)
+        tokens = sums(self.request, self.tokens, requests)
+        return _quotient(total, tokens)
 
     def tokens_per_request(self, requests: int) -> FloatArray:
         """[N] how many token gaps each request has."""
-        return np.bincount(self.request, self.tokens, minlength=requests)
+        return sums(self.request, self.tokens, requests)
 
     def share_within(self, limit_s: float, requests: int) -> FloatArray:
-        """[N] share of each request's token gaps that are at most `limit_s`; NaN where it has none."""
+        """[N] share of each request's token gaps that are at most `limit_s`; NaN if it has none."""
         within = np.where(self.seconds <= limit_s, self.tokens, 0.0)
-        met = np.bincount(self.request, within, minlength=requests)
+        met = sums(self.request, within, requests)
         tokens = self.tokens_per_request(requests)
-        return np.divide(met, tokens, out=np.full(requests, np.nan), where=tokens > 0)
+        return _quotient(met, tokens)
 
 
 def token_gaps(columns: RequestColumns) -> Gaps:
@@ -66,3 +67,8 @@ def chunk_gaps(columns: RequestColumns) -> Gaps:
     same = request[1:] == request[:-1]
     seconds = (at_s[1:] - at_s[:-1])[same]
     return Gaps(seconds, np.ones(len(seconds)), request[1:][same], at_s[1:][same])
+
+
+def _quotient(amounts: FloatArray, counts: FloatArray) -> FloatArray:
+    """[N] amounts / counts; NaN where the count is 0."""
+    return np.where(counts > 0, amounts / np.where(counts > 0, counts, 1), np.nan)

@@ -11,6 +11,7 @@ from netgain.lab.metrics.columns import BoolArray, FloatArray, RequestColumns
 from netgain.lab.metrics.distribution import share
 from netgain.lab.metrics.estimate import Estimate
 from netgain.lab.metrics.gaps import Gaps
+from netgain.lab.metrics.grouped import sums
 from netgain.lab.metrics.request_times import RequestTimes
 from netgain.lab.metrics.throughput import rate_estimate
 from netgain.lab.metrics.trimming import Window
@@ -28,7 +29,7 @@ class Met(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attainment:
-    """One limit: how many requests it applied to, the share of them that met it, what is demanded."""
+    """One limit: how many requests it applied to, and the share of them that met it."""
 
     limit: Limit
     applies: int
@@ -88,7 +89,7 @@ class Goodput:
         ones = good[counted].astype(np.float64)
         attainment, trials = share(ones, start_s, blocks)
         later = start_s >= (window.from_s + window.to_s) / 2
-        per_block = np.bincount(blocks.of(start_s), ones, minlength=blocks.count)
+        per_block = sums(blocks.of(start_s), ones, blocks.count)
         return cls(
             rate=rate_estimate(per_block, blocks.length_s),
             attainment=attainment,
@@ -105,7 +106,7 @@ class Goodput:
 def _meets(
     limit: Limit, columns: RequestColumns, times: RequestTimes, token_gaps: Gaps
 ) -> tuple[BoolArray, BoolArray]:
-    """[N] to whom the limit applies, and who met it. It applies to everyone who was not answered."""
+    """[N] to whom the limit applies, and who met it. It applies to all who were not answered."""
     everyone = np.ones(len(columns), dtype=np.bool_)
     match limit.objective:
         case Objective.TTFT:

@@ -11,7 +11,8 @@ from netgain.lab.run_header import LoadKind
 MOST_LAG: Final = 0.01
 """Of E2E."""
 LAG_RULE: Final = (
-    "invalid when the mean lag exceeds 1% of the mean E2E, or the lag's p99 exceeds 1% of the E2E's p99"
+    "invalid when the mean lag exceeds 1% of the mean E2E, or the lag's p99 exceeds 1% of the p99 "
+    "of E2E"
 )
 
 

@@ -41,7 +41,7 @@ class LittlesLaw:
 
     @property
     def expected(self) -> float:
-        """What X W must be: the clients of a closed loop, the requests really under way otherwise."""
+        """What X W must be: a closed loop's clients, the requests really under way otherwise."""
         return self.under_way if self.clients is None else float(self.clients)
 
     @property
@@ -50,9 +50,7 @@ class LittlesLaw:
         return abs(self.product - self.expected) <= self.tolerance * self.expected
 
     @classmethod
-    def of(
-        cls, header: RunHeader, columns: RequestColumns, window: Window
-    ) -> "LittlesLaw | None":
+    def of(cls, header: RunHeader, columns: RequestColumns, window: Window) -> "LittlesLaw | None":
         """None when nothing ended in the window."""
         ended = window.holds(columns.gone_s) & ~np.isnan(columns.sent_s)
         count = int(ended.sum())

@@ -29,11 +29,11 @@ class Outstanding:
     def mean_between(self, edges_s: FloatArray) -> FloatArray:
         """[T - 1] time averages between successive edges."""
         area = _elapsed(self.begun_s, edges_s) - _elapsed(self.gone_s, edges_s)
-        return np.diff(area) / np.diff(edges_s)
+        return np.asarray(np.diff(area) / np.diff(edges_s))
 
 
 def _elapsed(since_s: FloatArray, at_s: FloatArray) -> FloatArray:
     """[T] sum over all `since_s` of the time passed since, at each `at_s`."""
     passed = np.searchsorted(since_s, at_s, side="right")
     sums = np.concatenate([np.zeros(1), np.cumsum(since_s)])
-    return passed * at_s - sums[passed]
+    return np.asarray(passed * at_s - sums[passed])

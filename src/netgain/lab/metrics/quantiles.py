@@ -9,7 +9,7 @@ from netgain.lab.metrics.columns import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class WeightedSample:
-    """Values in ascending order with cumulative weights; a value of weight k stands for k values."""
+    """Values in ascending order with cumulative weights; one of weight k stands for k values."""
 
     values: FloatArray
     cumulative: FloatArray

@@ -212,7 +212,5 @@ def _latencies(
         found[Latency.CHUNK_GAP] = found[Latency.ITL]  # one token an event: the same gaps
     else:
         theirs = among[chunks.request]
-        found[Latency.CHUNK_GAP] = distribution(
-            chunks.seconds[theirs], chunks.at_s[theirs], blocks
-        )
+        found[Latency.CHUNK_GAP] = distribution(chunks.seconds[theirs], chunks.at_s[theirs], blocks)
     return {name: one for name in Latency if (one := found[name]) is not None}

@@ -15,6 +15,7 @@ import numpy as np
 from netgain.lab.metrics.blocks import TimeBlocks
 from netgain.lab.metrics.columns import FloatArray, RequestColumns
 from netgain.lab.metrics.estimate import t_tail
+from netgain.lab.metrics.grouped import sums
 from netgain.lab.metrics.outstanding import Outstanding
 from netgain.lab.metrics.trimming import Window
 from netgain.lab.run_header import LoadKind, RunHeader
@@ -48,9 +49,9 @@ class Saturation:
 
     `growth`: requests under way at the window's end less those at its beginning; `arrivals`: those
     that started in it. `drift`: `growth` by block; above capacity these are a random walk's steps
-    with a positive mean, and `drift_chance` is the one-sided t test's probability that a server that
-    keeps up shows such a mean. `queue_rise`, `ttft_rise`: mean of the last third of the blocks over
-    that of the first third; `queue_chance`, `ttft_chance`: Mann-Kendall's probability of such a
+    with a positive mean, and `drift_chance` is the one-sided t test's probability that a server
+    that keeps up shows such a mean. `queue_rise`, `ttft_rise`: mean of the last third of the
+    blocks over that of the first third; `queue_chance`, `ttft_chance`: Mann-Kendall's probability of such a
     trend, one-sided (TTFT by start; NaN where too few requests got a first token).
 
     Saturated: drift beyond chance (2 %) with the queue's or TTFT's trend beyond chance (1 %), and a
@@ -79,8 +80,8 @@ class Saturation:
             case _:
                 return (
                     f"requests under way grew by {self.growth:.0f} over {self.arrivals} arrivals "
-                    f"(p = {self.drift_chance:.2g}), {self.queue_rise:.2g}x from the first third to the "
-                    f"last (p = {self.queue_chance:.2g}); TTFT {self.ttft_rise:.2g}x "
+                    f"(p = {self.drift_chance:.2g}), {self.queue_rise:.2g}x from the first third "
+                    f"to the last (p = {self.queue_chance:.2g}); TTFT {self.ttft_rise:.2g}x "
                     f"(p = {self.ttft_chance:.2g})"
                 )
 
@@ -130,7 +131,7 @@ def saturation(
 
 
 def drift_probability(steps: FloatArray) -> float:
-    """One-sided t test: how likely steps of mean 0 are to average this much; 1 where they shrink."""
+    """One-sided t test: how likely steps of mean 0 average this much; 1 where they shrink."""
     if len(steps) < 2:
         return 1.0
     mean, deviation = float(steps.mean()), float(steps.std(ddof=1))
@@ -146,9 +147,8 @@ def _block_means(blocks: TimeBlocks, at_s: FloatArray, values: FloatArray) -> Fl
     if not len(values):
         return np.empty(0)
     block_of = blocks.of(at_s)
-    counts = np.bincount(block_of, minlength=blocks.count)
-    sums = np.bincount(block_of, values, minlength=blocks.count)
-    return sums[counts > 0] / counts[counts > 0]
+    counts = sums(block_of, np.ones(len(values)), blocks.count)
+    return sums(block_of, values, blocks.count)[counts > 0] / counts[counts > 0]
 
 
 def _rise(levels: FloatArray) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 from netgain.lab.metrics.blocks import TimeBlocks
 from netgain.lab.metrics.columns import FloatArray, RequestColumns
 from netgain.lab.metrics.estimate import LEVEL, Estimate, t_quantile
+from netgain.lab.metrics.grouped import sums
 from netgain.lab.metrics.trimming import Window
 
 
@@ -58,11 +59,9 @@ def rate_estimate(per_block: FloatArray, length_s: float) -> Estimate:
     return Estimate(value, max(0.0, value - half), value + half)
 
 
-def _rate(
-    at_s: FloatArray, amounts: FloatArray, window: Window, blocks: TimeBlocks
-) -> Estimate:
+def _rate(at_s: FloatArray, amounts: FloatArray, window: Window, blocks: TimeBlocks) -> Estimate:
     if window.length_s <= 0:
         return Estimate(math.nan)
     inside = window.holds(at_s)
-    per_block = np.bincount(blocks.of(at_s[inside]), amounts[inside], minlength=blocks.count)
+    per_block = sums(blocks.of(at_s[inside]), amounts[inside], blocks.count)
     return rate_estimate(per_block, blocks.length_s)

@@ -1,7 +1,7 @@
 """Which part of a run is measured: warm-up and cool-down by rule, not by eye.
 
-The steady window lies between the end of ramp-in and the start of the last drain. Latencies are those
-of the requests that *start* in it, however late they end; throughput is what *happens* in it.
+The steady window lies between the end of ramp-in and the start of the last drain. Latencies are
+those of the requests that *start* in it, however late they end; throughput is what *happens* in it.
 """
 
 import re
@@ -47,8 +47,8 @@ class Trim:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|%|)", word)
         if match is None:
             raise ConfigurationError(
-                f"cannot read the trim {text!r}: give auto, none, seconds (10s), a share of the run "
-                "(10%) or a number of requests (50)"
+                f"cannot read the trim {text!r}: give auto, none, seconds (10s), a share of the "
+                "run (10%) or a number of requests (50)"
             )
         amount, unit = float(match[1]), match[2]
         if unit == "%":
@@ -58,7 +58,9 @@ class Trim:
         if unit:
             return cls(TrimKind.SECONDS, amount / 1000 if unit == "ms" else amount)
         if amount != int(amount):
-            raise ConfigurationError(f"{text} requests cannot be cut off: give a whole number, or {text}s")
+            raise ConfigurationError(
+                f"{text} requests cannot be cut off: give a whole number, or {text}s"
+            )
         return cls(TrimKind.REQUESTS, amount)
 
 
@@ -116,9 +118,7 @@ def steady_window(header: RunHeader, columns: RequestColumns, rule: TrimRule) ->
     )
     if window.length_s > 0 and window.holds(start_s).any():
         return window
-    return Window(
-        0.0, last_s, 0, 0, "the whole run: trimming would have left nothing", whole=True
-    )
+    return Window(0.0, last_s, 0, 0, "the whole run: trimming would have left nothing", whole=True)
 
 
 def _last_start(header: RunHeader, columns: RequestColumns) -> float:
