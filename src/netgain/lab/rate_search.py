@@ -28,9 +28,9 @@ class SearchLimits:
 
     `first`: the rate tried first, requests/s. The answer lies in [`lowest`, `highest`].
     `precision`: stop when the bracket's upper end is at most this share above the lower.
-    `duration_s`: of a run (longer at rates so low that it would hold too few requests). `fewest_runs`, `most_runs`: at
-    one rate. `confirming`: how many times as long the confirming runs are. `budget_runs`,
-    `budget_s`: over the whole search, in runs and in seconds of load.
+    `duration_s`: of a run (longer at rates so low that it would hold too few requests).
+    `fewest_runs`, `most_runs`: at one rate. `confirming`: how many times as long the confirming
+    runs are. `budget_runs`, `budget_s`: over the whole search, in runs and in seconds of load.
     """
 
     first: float = 1.0

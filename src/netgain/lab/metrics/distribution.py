@@ -147,26 +147,40 @@ def _percentiles(
     count = int(block_of.max()) + 1
     table = sums(cell, weights, count * cells).reshape(count, cells)
     below = np.cumsum(table, axis=1)
+    sizes = below[:, -1]
     alone = float(weights @ weights) / sample.size**2
-    return {
-        p: _percentile(sample, p / 100, value, below[:, place], below[:, -1], alone)
-        for place, (p, value) in enumerate(zip(PERCENTILES, found, strict=True))
-    }
+    estimates = {}
+    closer = 1.0
+    for place, (p, value) in enumerate(zip(PERCENTILES, found, strict=True)):
+        # The tail's own clustering rests on few values; the next percentile's steadies it.
+        inflation, degrees = _clustering(below[:, place], sizes, alone)
+        trials = 1 / (alone * max(inflation, closer))
+        closer = inflation
+        estimates[p] = _percentile(sample, p / 100, value, trials, degrees)
+    return estimates
+
+
+def _clustering(below: FloatArray, sizes: FloatArray, alone: float) -> tuple[float, int]:
+    """How much larger than for independent values the variance of a share is; degrees of freedom.
+
+    `below` [B]: what each block of `sizes` [B] has below the percentile. `alone`: what independent
+    values would make the variance, of 1. At least 1: few blocks can agree by chance.
+    """
+    reached = float(below.sum() / sizes.sum())
+    error, degrees = _ratio_error(below, sizes, reached)
+    variance = reached * (1 - reached) * alone
+    # A tail seen in few blocks says little about how blocks differ.
+    telling = min(int(np.sum(below > 0)), int(np.sum(below < sizes)))
+    return (
+        max(error * error / variance, 1.0) if variance > 0 else 1.0,
+        max(1, min(degrees, telling - 1)),
+    )
 
 
 def _percentile(
-    sample: WeightedSample,
-    probability: float,
-    value: float,
-    below: FloatArray,
-    sizes: FloatArray,
-    alone: float,
+    sample: WeightedSample, probability: float, value: float, trials: float, degrees: int
 ) -> Estimate:
-    """`below` [B]: weight at or below `value` in each block of `sizes` [B]."""
-    error, degrees = _ratio_error(below, sizes, float(below.sum() / sizes.sum()))
-    # Never narrower than independent draws would be: few blocks can agree by chance.
-    variance = probability * (1 - probability)
-    trials = variance / max(error * error, variance * alone)
+    """The estimate with its interval, from the independent values the sample is worth."""
     low, high = wilson(probability, trials, t_quantile((1 + LEVEL) / 2, degrees))
     missed = (1 - LEVEL) / 2
     return Estimate(

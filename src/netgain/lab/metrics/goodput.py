@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from netgain.lab.metrics.request_times import RequestTimes
 from netgain.lab.metrics.throughput import rate_estimate
 from netgain.lab.metrics.trimming import Window
 from netgain.lab.slo import Limit, Objective, ServiceLevel
+
+_CLOCK_S: Final = 1e-9
+"""Differences of times are exact to less than this; what is exactly at a limit must pass."""
 
 
 class Met(StrEnum):
@@ -116,12 +120,12 @@ def _meets(
         case Objective.TPOT:
             return ~(columns.answered & np.isnan(times.tpot)), _within(times.tpot, limit.limit_s)
         case Objective.ITL:
-            smooth = token_gaps.share_within(limit.limit_s, len(columns))
+            smooth = token_gaps.share_within(limit.limit_s + _CLOCK_S, len(columns))
             return ~(columns.answered & np.isnan(smooth)), _at_least(smooth, limit.of_tokens)
 
 
 def _within(seconds: FloatArray, limit_s: float) -> BoolArray:
-    return np.less_equal(seconds, limit_s)
+    return np.less_equal(seconds, limit_s + _CLOCK_S)
 
 
 def _at_least(shares: FloatArray, least: float) -> BoolArray:

@@ -51,8 +51,8 @@ class Saturation:
     that started in it. `drift`: `growth` by block; above capacity these are a random walk's steps
     with a positive mean, and `drift_chance` is the one-sided t test's probability that a server
     that keeps up shows such a mean. `queue_rise`, `ttft_rise`: mean of the last third of the
-    blocks over that of the first third; `queue_chance`, `ttft_chance`: Mann-Kendall's probability of such a
-    trend, one-sided (TTFT by start; NaN where too few requests got a first token).
+    blocks over that of the first third; `queue_chance`, `ttft_chance`: Mann-Kendall's probability
+    of such a trend, one-sided (TTFT by start; NaN where too few requests got a first token).
 
     Saturated: drift beyond chance (2 %) with the queue's or TTFT's trend beyond chance (1 %), and a
     growth of at least 2 % of arrivals and three requests. Rising: a trend beyond chance, and the

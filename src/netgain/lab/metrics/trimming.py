@@ -19,6 +19,9 @@ _LONGEST_RAMP: Final = 0.25
 """The automatic rule never cuts more than this share of a run."""
 _FIRST_ARRIVALS: Final = 0.1
 _MOST_OF_THEM: Final = 95
+_SILENT: Final = 0.1
+_SILENT_GAPS: Final = 5
+_INSTANT_S: Final = 1e-3
 
 
 class TrimKind(StrEnum):
@@ -122,9 +125,18 @@ def steady_window(header: RunHeader, columns: RequestColumns, rule: TrimRule) ->
 
 
 def _last_start(header: RunHeader, columns: RequestColumns) -> float:
-    """When requests stopped starting: as planned, or earlier if the run was cut short."""
-    over_s = float(max(columns.gone_s.max(), np.nextafter(columns.start_s[-1], np.inf)))
-    return min(header.duration_s, over_s) if header.duration_s > 0 else over_s
+    """When requests stopped starting: as planned, or earlier if the run was cut short.
+
+    It was when it fell silent long before its time: by a tenth of it and by several times what lies
+    between two requests.
+    """
+    over_s = float(max(columns.gone_s.max(), columns.start_s[-1] + _INSTANT_S))
+    if header.duration_s <= 0:
+        return over_s
+    between_s = float(np.ptp(columns.start_s)) / max(len(columns) - 1, 1)
+    silence_s = max(_SILENT * header.duration_s, _SILENT_GAPS * between_s)
+    cut_short = len(columns) > 1 and header.duration_s - over_s > silence_s
+    return over_s if cut_short else header.duration_s
 
 
 def _warmup(
