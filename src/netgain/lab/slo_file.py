@@ -82,7 +82,7 @@ class _Entry:
             name = key.text()
             if name not in keys:
                 near = difflib.get_close_matches(name, keys, 1, 0.5)
-                hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(keys)}"
+                hint = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(keys)}"
                 raise key.error(f"unknown key {name!r}; {hint}")
             if name in entries:
                 raise key.error(f"{name!r} is given twice")
@@ -140,7 +140,7 @@ class _Entry:
         text = self.text().lower()
         if text not in tuple(Priority):
             near = difflib.get_close_matches(text, tuple(Priority), 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(Priority)}"
+            hint = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(Priority)}"
             raise self.error(f"unknown priority {text!r}; {hint}")
         return Priority(text)
 

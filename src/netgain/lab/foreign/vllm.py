@@ -113,7 +113,7 @@ def _choice_events(columns: RequestColumns, success: BoolArray) -> tuple[FloatAr
     )
     times += [columns.first_event_s[leads], columns.last_choice_s[trails]]
     known = counts + leads + trails
-    told = np.array([r.choice_events or 0 for r in columns.records])
+    told = np.array([r.choice_events or 0 for r in columns.records], dtype=np.int64)
     unseen = np.where(success, np.maximum(told - known, 0), 0)
     gaps.append(np.zeros(int(unseen.sum())))
     times.append(np.repeat(columns.first_event_s, unseen))
