@@ -11,8 +11,8 @@ from netgain.lab.workloads.distribution import Distribution, whole
 from netgain.lab.workloads.lengths_only import single
 from netgain.lab.workloads.parameters import Parameterised, distribution, parameter
 from netgain.lab.workloads.prompt_writer import PromptWriter
+from netgain.lab.workloads.seeds import stream
 from netgain.lab.workloads.words import WORDS
-from netgain.lab.workloads.workload import stream
 
 _RESERVE_TOKENS: Final = 48
 """Left for the comment that makes the length exact, and the unfinished line."""
@@ -51,7 +51,7 @@ class CodeCompletion(Parameterised):
 
 def _functions(writer: PromptWriter, rng: random.Random, names: list[str], tokens: int) -> str:
     """A heading and as many functions as fit into `tokens`."""
-    parts = [" ".join(rng.sample(WORDS, 3)), _function(rng, names)]
+    parts = [writer.words(rng, 3 * writer.lexicon.least), _function(rng, names)]
     each = max(1, writer.count(parts[1]))
     parts += [_function(rng, names) for _ in range(tokens // each)]
     text = "\n".join(parts)

@@ -10,7 +10,7 @@ from netgain.lab.workloads.distribution import Distribution, whole
 from netgain.lab.workloads.lengths_only import single
 from netgain.lab.workloads.parameters import Parameterised, distribution, parameter
 from netgain.lab.workloads.prompt_writer import PromptWriter
-from netgain.lab.workloads.workload import stream
+from netgain.lab.workloads.seeds import stream
 
 _TASK: Final = "\n\nRepeat the following text again and again, word for word.\n\n"
 

@@ -8,7 +8,7 @@ from netgain.lab.conversation import Conversation, Turn
 from netgain.lab.workloads.distribution import Distribution, Fixed, whole
 from netgain.lab.workloads.parameters import Parameterised, distribution, parameter
 from netgain.lab.workloads.prompt_writer import PromptWriter, Written
-from netgain.lab.workloads.workload import stream
+from netgain.lab.workloads.seeds import stream
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import msgspec
 
 from netgain.lab.conversation import Conversation
 from netgain.lab.workloads.prompt_writer import PromptWriter
-from netgain.lab.workloads.workload import Workload, WorkloadError, derived_seed, stream
+from netgain.lab.workloads.seeds import derived_seed, stream
+from netgain.lab.workloads.workload import Workload, WorkloadError
 
 _EXAMPLE: Final = "{classes: [{class: chat, workload: 'chat:out=64', weight: 0.7}, ...]}"
 

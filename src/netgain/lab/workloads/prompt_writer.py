@@ -8,12 +8,14 @@ from typing import Final
 
 from netgain.errors import ConfigurationError
 from netgain.lab.workloads.lexicon import Lexicon
+from netgain.lab.workloads.seeds import derived_seed, stream
 from netgain.lab.workloads.token_counter import Message, TokenCounter
 
 _TRIES: Final = 8
 _PROBES: Final = ("apple", "zebra")
 """Two texts that differ in their first and their last letter."""
 _REMEMBERED: Final = 512
+_MARK_WORDS: Final = 8
 
 
 class PromptTooShortError(ConfigurationError):
@@ -56,13 +58,19 @@ class Framing:
 class PromptWriter:
     """Writes for one target: its tokenizer, and chat or plain completions.
 
+    A text takes one number from its `rng`, so lengths drawn from the same `rng` depend neither on
+    the tokenizer nor on `nonce`. With a `nonce` all words are others than without: for a server
+    that still holds what an earlier run of the same seed sent. Given texts get some words in front.
+
     `raised` counts prompts that became longer than drawn because nothing shorter can be sent,
     `left_out` given ones that were longer than their workload allows.
     """
 
-    def __init__(self, counter: TokenCounter, *, chat: bool = True) -> None:
+    def __init__(self, counter: TokenCounter, *, chat: bool = True, nonce: str = "") -> None:
         self.counter: Final = counter
         self.chat: Final = chat
+        self.nonce: Final = nonce
+        self._nonce_bits: Final = derived_seed(0, "nonce", nonce) if nonce else 0
         self.raised = 0
         self.left_out = 0
         self.lexicon: Final = Lexicon(self.count)
@@ -90,8 +98,9 @@ class PromptWriter:
 
     def words(self, rng: random.Random, tokens: int) -> str:
         """Words that cost so many tokens within a text; empty for fewer than the cheapest."""
+        own = self._own(rng)
         least = self.lexicon.least
-        return " ".join(self.lexicon.fill(rng, tokens)) if tokens >= least else ""
+        return " ".join(self.lexicon.fill(own, tokens)) if tokens >= least else ""
 
     def first(
         self,
@@ -144,6 +153,12 @@ class PromptWriter:
 
     def given_first(self, text: str, system: str | None = None) -> Written:
         """A first turn whose text is given."""
+        if self.nonce:
+            mark = self.words(stream(0, "mark"), _MARK_WORDS * self.lexicon.least)
+            if system is None:
+                text = f"{mark}\n\n{text}"
+            else:
+                system = f"{mark}\n\n{system}"
         if system is not None and not self.chat:
             text, system = f"{system}\n\n{text}", None
         tokens = self._count_first(text, system) if self.counter.exact else None
@@ -174,13 +189,14 @@ class PromptWriter:
         def counted(text: str) -> int:
             return self._count_later(text) if later else self._count_first(text, system)
 
+        own = self._own(rng)
         fixed = self._fixed_tokens((later, system, before, after), counted)
         room = tokens - fixed
         if room < self.lexicon.least:
             raise PromptTooShortError(tokens, fixed + self.lexicon.least)
         words: list[str] = []
         for _ in range(_TRIES):
-            words = self.lexicon.fill(rng, max(room, self.lexicon.least), words)
+            words = self.lexicon.fill(own, max(room, self.lexicon.least), words)
             text = f"{before}{' '.join(words)}{after}"
             found = counted(text)
             if found == tokens:
@@ -190,6 +206,10 @@ class PromptWriter:
             f"a prompt of exactly {tokens} tokens could not be made with this tokenizer "
             f"({self.counter.description}): the nearest had {found}"
         )
+
+    def _own(self, rng: random.Random) -> random.Random:
+        """Random numbers for one text."""
+        return random.Random(rng.getrandbits(64) ^ self._nonce_bits)  # noqa: S311 - not secret
 
     def _fixed_tokens(
         self, key: tuple[bool, str | None, str, str], counted: Callable[[str], int]

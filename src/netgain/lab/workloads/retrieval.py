@@ -11,8 +11,7 @@ from netgain.lab.workloads.lengths_only import single
 from netgain.lab.workloads.parameters import Parameterised, distribution, parameter
 from netgain.lab.workloads.popularity import Zipf
 from netgain.lab.workloads.prompt_writer import PromptWriter
-from netgain.lab.workloads.words import WORDS
-from netgain.lab.workloads.workload import stream
+from netgain.lab.workloads.seeds import stream
 
 _TASK: Final = "Answer from these passages only.\n\n"
 
@@ -44,8 +43,8 @@ class Retrieval(Parameterised):
         popularity = Zipf(self.corpus, self.zipf)
         texts: dict[int, str] = {}
         # The task's first words are the seed's own, so that another run does not find it cached.
-        about = " ".join(stream(seed, self.name, "task").sample(WORDS, 4))
-        task = f"{about.capitalize()}. {_TASK}"
+        about = writer.words(stream(seed, self.name, "task"), 4 * writer.lexicon.least)
+        task = f"{about}: {_TASK}"
         for index in count():
             rng = stream(seed, self.name, index)
             keys = popularity.draw_distinct(rng, self.passages)

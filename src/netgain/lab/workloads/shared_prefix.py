@@ -10,7 +10,8 @@ from netgain.lab.workloads.lengths_only import single
 from netgain.lab.workloads.parameters import Parameterised, distribution, parameter
 from netgain.lab.workloads.popularity import Zipf
 from netgain.lab.workloads.prompt_writer import PromptWriter
-from netgain.lab.workloads.workload import WorkloadError, derived_seed, stream
+from netgain.lab.workloads.seeds import derived_seed, stream
+from netgain.lab.workloads.workload import WorkloadError
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class SharedPrefix(Parameterised):
     answer: Distribution = distribution("out", "64", "tokens of the answer")
     exact: bool = parameter("exact", True, "forbid an earlier end of the answer")
     questions: int = parameter(
-        "questions", 0, "other numbers give other suffixes to the same prefixes", least=0
+        "questions", 0, "another number: other suffixes to the same prefixes", least=0
     )
 
     def __post_init__(self) -> None:

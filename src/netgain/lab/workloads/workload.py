@@ -1,7 +1,5 @@
 """What a workload is: a named source of conversations, the same ones for the same seed."""
 
-import hashlib
-import random
 from collections.abc import Iterator
 from itertools import islice
 from typing import Protocol
@@ -64,19 +62,3 @@ class Workload(Protocol):
 def take(workload: Workload, writer: PromptWriter, seed: int, count: int) -> list[Conversation]:
     """The first `count` conversations, or all where there are fewer."""
     return list(islice(workload.conversations(writer, seed), count))
-
-
-def derived_seed(seed: int, *labels: str | int) -> int:
-    """A seed of its own for a part of a workload: equal inputs, equal seed, on every machine."""
-    text = "/".join(map(str, (seed, *labels)))
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-def stream(seed: int, *labels: str | int) -> random.Random:
-    """Random numbers of its own for a part of a workload."""
-    return random.Random(derived_seed(seed, *labels))  # noqa: S311 - repeatable, not secret
-
-
-def repeat_seed(seed: int, repeat: int) -> int:
-    """The seed of a run's repeat: the first keeps the seed, so that one run can be had again."""
-    return seed if repeat == 0 else derived_seed(seed, "repeat", repeat) >> 11

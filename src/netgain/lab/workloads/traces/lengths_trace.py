@@ -9,8 +9,8 @@ from itertools import pairwise
 from netgain.lab.conversation import Conversation, Turn
 from netgain.lab.workloads.parameters import parameter
 from netgain.lab.workloads.prompt_writer import PromptWriter
+from netgain.lab.workloads.seeds import stream
 from netgain.lab.workloads.traces.trace_file import Rows, TraceError, TraceWorkload
-from netgain.lab.workloads.workload import stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import msgspec
 from netgain.lab.conversation import Conversation, Turn
 from netgain.lab.workloads.parameters import parameter
 from netgain.lab.workloads.prompt_writer import PromptWriter
+from netgain.lab.workloads.seeds import stream
 from netgain.lab.workloads.traces.trace_file import (
     Rows,
     TraceError,
@@ -24,7 +25,6 @@ from netgain.lab.workloads.traces.trace_file import (
     numbered_lines,
     read_rows,
 )
-from netgain.lab.workloads.workload import stream
 
 
 class MooncakeRow(msgspec.Struct, frozen=True):

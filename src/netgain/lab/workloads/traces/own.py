@@ -13,6 +13,7 @@ import msgspec
 from netgain.lab.conversation import NO_FIELDS, Conversation, Turn
 from netgain.lab.workloads.parameters import nearest
 from netgain.lab.workloads.prompt_writer import PromptWriter, Written
+from netgain.lab.workloads.seeds import stream
 from netgain.lab.workloads.traces.trace_file import (
     Rows,
     TraceError,
@@ -20,7 +21,6 @@ from netgain.lab.workloads.traces.trace_file import (
     numbered_lines,
     read_rows,
 )
-from netgain.lab.workloads.workload import stream
 
 
 class OwnMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

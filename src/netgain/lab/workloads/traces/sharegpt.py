@@ -13,8 +13,8 @@ from typing import Final
 from netgain.lab.conversation import Conversation, Turn
 from netgain.lab.workloads.parameters import nearest, parameter
 from netgain.lab.workloads.prompt_writer import PromptWriter, Written
+from netgain.lab.workloads.seeds import stream
 from netgain.lab.workloads.traces.trace_file import TraceError, TraceWorkload
-from netgain.lab.workloads.workload import stream
 
 _USER: Final = frozenset({"human", "user"})
 _ANSWER: Final = frozenset({"gpt", "assistant", "chatgpt", "bing", "bard"})
