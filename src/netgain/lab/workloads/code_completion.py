@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
+from keyword import iskeyword
 from typing import Final
 
 from netgain.lab.conversation import Conversation
@@ -16,6 +17,9 @@ from netgain.lab.workloads.words import WORDS
 
 _RESERVE_TOKENS: Final = 48
 """Left for the comment that makes the length exact, and the unfinished line."""
+_NAMES: Final = tuple(word for word in WORDS if not iskeyword(word))
+_HEADING_TOKENS: Final = 20
+"""Of the comment at the top: no two files begin alike."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class CodeCompletion(Parameterised):
         for index in count():
             rng = stream(seed, self.name, index)
             tokens = whole(self.prompt, rng)
-            names = rng.sample(WORDS, 12)
+            names = rng.sample(_NAMES, 12)
             before = "# " + _functions(writer, rng, names, tokens - around) + "\n# "
             after = f"\ndef {rng.choice(names)}_{rng.choice(names)}("
             written = writer.first_at_least(rng, tokens, before=before, after=after)
@@ -51,7 +55,7 @@ class CodeCompletion(Parameterised):
 
 def _functions(writer: PromptWriter, rng: random.Random, names: list[str], tokens: int) -> str:
     """A heading and as many functions as fit into `tokens`."""
-    parts = [writer.words(rng, 3 * writer.lexicon.least), _function(rng, names)]
+    parts = [writer.words(rng, _HEADING_TOKENS), _function(rng, names)]
     each = max(1, writer.count(parts[1]))
     parts += [_function(rng, names) for _ in range(tokens // each)]
     text = "\n".join(parts)
@@ -62,7 +66,7 @@ def _functions(writer: PromptWriter, rng: random.Random, names: list[str], token
 
 
 def _function(rng: random.Random, names: list[str]) -> str:
-    a, b, c, d = rng.choices(names, k=4)
+    a, b, c, d = rng.sample(names, 4)
     body = rng.choice(
         (
             f"    if {b} > {rng.randrange(100)}:\n        return {c}\n    return {b} + {c}",

@@ -13,6 +13,8 @@ from netgain.lab.workloads.prompt_writer import PromptWriter
 from netgain.lab.workloads.seeds import stream
 
 _TASK: Final = "\n\nRepeat the following text again and again, word for word.\n\n"
+_HEADING_TOKENS: Final = 20
+"""Words before the task: they make the beginning the request's own, and the length exact."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Copying(Parameterised):
         for index in count():
             rng = stream(seed, self.name, index)
             tokens = whole(self.prompt, rng)
-            # Line breaks, and a heading that makes the length exact and the beginning its own.
-            passage = max(writer.lexicon.least, (tokens - around) // self.repeats - 3)
+            room = tokens - around - _HEADING_TOKENS
+            passage = max(writer.lexicon.least, room // self.repeats - 3)
             lines = f"{writer.words(rng, passage)}\n" * self.repeats
             written = writer.first_at_least(rng, tokens, after=f"{_TASK}{lines}")
             yield single(self.name, written, whole(self.answer, rng), exact=self.exact)

@@ -32,8 +32,6 @@ class Mix:
     parts: tuple[MixPart, ...]
 
     def __post_init__(self) -> None:
-        if not self.parts or sum(part.weight for part in self.parts) <= 0:
-            raise WorkloadError("a mix needs at least one class with a weight above 0")
         for part in self.parts:
             if not 0 <= part.weight < float("inf"):
                 raise WorkloadError(f"class {part.request_class}: its weight must not be negative")
@@ -42,6 +40,8 @@ class Mix:
                     f"class {part.request_class}: {part.workload.name} ends, a class of a mix "
                     "must not; replay a trace alone"
                 )
+        if not self.parts or sum(part.weight for part in self.parts) <= 0:
+            raise WorkloadError("a mix needs at least one class with a weight above 0")
         names = [part.request_class for part in self.parts]
         twice = {name for name in names if names.count(name) > 1}
         if twice:

@@ -56,8 +56,8 @@ class TraceWorkload(Parameterised):
     )
 
     def check(self) -> None:
-        """Reads the file. Raises `TraceError`."""
-        _ = self.notes
+        """Reads the file. Raises `TraceError` for one that is broken or holds nothing to send."""
+        _ = self.notes, self.size
 
     @property
     def notes(self) -> tuple[str, ...]:
