@@ -16,6 +16,8 @@ from netgain.lab.workloads.words import WORDS
 _ENOUGH: Final = 100
 _FEW: Final = 60
 """So many words are priced one by one where hardly any is a single token."""
+_TOGETHER: Final = 64
+"""So many words are asked about at once: a server refuses texts longer than its context."""
 _PROBE: Final = "time"
 
 Count = Callable[[str], int]
@@ -106,13 +108,20 @@ def _plain(count: Count, words: list[str]) -> list[str]:
     def spaced(group: list[str]) -> bool:
         return count(" ".join([_PROBE, *group])) - base == len(group)
 
-    single = _sifted(words, spaced)
+    single: list[str] = []
+    for start in range(0, len(words), _TOGETHER):
+        single += _sifted(words[start : start + _TOGETHER], spaced)
+        if not single:  # a vocabulary of bytes or characters
+            return []
     line = count(f"{_PROBE}\n{_PROBE}") - 2 * base
 
     def bare(group: list[str]) -> bool:
         return count("\n".join([_PROBE, *group])) - base == len(group) * (1 + line)
 
-    return _sifted(single, bare) if line >= 0 and base == 1 else []
+    if line < 0 or base != 1:
+        return []
+    groups = (single[start : start + _TOGETHER] for start in range(0, len(single), _TOGETHER))
+    return [word for group in groups for word in _sifted(group, bare)]
 
 
 def _sifted(words: list[str], holds: Callable[[list[str]], bool]) -> list[str]:

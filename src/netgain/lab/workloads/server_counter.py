@@ -34,8 +34,12 @@ class ServerCounter:
         self._model: dict[str, object] = {} if model is None else {"model": model}
         self._http = httpx.Client(timeout=_TIMEOUT_S, headers=dict(headers or {}))
         self.description: Final = f"exact: {self._url}"
-        if not self.text_ids(_PROBE):
-            raise TokenizeUnavailableError(f"{self._url} does not understand `prompt`")
+        try:
+            if not self.text_ids(_PROBE):
+                raise TokenizeUnavailableError(f"{self._url} does not understand `prompt`")
+        except TokenizeUnavailableError:
+            self.close()
+            raise
 
     def text_ids(self, text: str) -> Sequence[int]:
         """Without special tokens."""
