@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 Cell = str | int | float | bool | None
 
@@ -19,6 +20,19 @@ class Basis(StrEnum):
     EXACT = "exact"
     """Counted: follows from the model's own config or from the question, nothing assumed."""
 
+    @property
+    def meaning(self) -> str:
+        """The same in words, for a legend."""
+        return _MEANINGS[self]
+
+
+_MEANINGS: Final = {
+    Basis.MEASURED: "observed on this system, in this run or a recorded one",
+    Basis.CALIBRATED: "computed by a model whose coefficients were measured on this system",
+    Basis.ASSUMED: "computed from data sheets, published fractions or a stated default",
+    Basis.EXACT: "counted, nothing assumed",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -26,7 +40,8 @@ class Figure:
 
     `name` is its key in JSON (snake case, unit included: `kv_bytes_per_token`), `label` what
     people read. `unit` is one the renderers scale ("bytes", "s", "tokens", "tokens/s",
-    "requests/s", "FLOP", "FLOP/s", "bytes/s", "FLOP/byte", "W", "$", "ratio", "") or other text.
+    "requests/s", "FLOP", "FLOP/s", "bytes/s", "FLOP/byte", "W", "$", "ratio", "fraction" (shown as
+    per cent), "") or other text.
     `arithmetic` is the formula with its numbers filled in, for --explain; `source` where the
     formula or the fact comes from.
     """

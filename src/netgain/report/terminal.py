@@ -1,0 +1,271 @@
+"""A report as terminal text: the answer first, every figure with what it is."""
+
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TextIO
+
+from netgain.report import contents
+from netgain.report.document import Basis, Cell, Chart, Column, Figure, Report, Section, Table
+from netgain.report.printable import printable
+from netgain.report.units import exact_count, quantity
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table as RichTable
+
+_DEFAULT_WIDTH: Final = 80
+_PROSE_WIDTH: Final = 100
+_PLOT_WIDTH: Final = 100
+_NO_LIMIT: Final = 1_000_000
+_LONGEST_WORD: Final = 24
+"""A text cell is at least as wide as its longest word, up to this; longer words are folded."""
+_GAP: Final = 2
+_STYLES: Final = {
+    Basis.MEASURED: "green",
+    Basis.CALIBRATED: "cyan",
+    Basis.ASSUMED: "yellow",
+    Basis.EXACT: "blue",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Where and how: `width` in characters; None lets tables be as wide as they are."""
+
+    console: "Console"
+    width: int | None
+    color: bool
+
+    @property
+    def prose(self) -> int:
+        return min(self.width or _DEFAULT_WIDTH, _PROSE_WIDTH)
+
+    def show(self, what: "RenderableType", *, width: int | None = None) -> None:
+        self.console.print(what, width=width or self.prose)
+
+
+def print_report(
+    report: Report, *, explain: bool = False, plot: bool = False, file: TextIO | None = None
+) -> None:
+    """Prints it to `file` (default: standard output).
+
+    On a terminal it keeps to the terminal's width and uses its colours, unless NO_COLOR is set. In
+    a pipe tables are as wide as they are, so that one row stays one line.
+    """
+    import os
+    import shutil
+
+    out = sys.stdout if file is None else file
+    terminal = out.isatty()
+    width = shutil.get_terminal_size().columns if terminal else None
+    color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    text = report_text(report, width=width, color=color, explain=explain, plot=plot)
+    encoding = out.encoding or "utf-8"
+    out.write(text.encode(encoding, errors="replace").decode(encoding))
+    out.flush()
+
+
+def report_text(
+    report: Report,
+    *,
+    width: int | None = _DEFAULT_WIDTH,
+    color: bool = False,
+    explain: bool = False,
+    plot: bool = False,
+) -> str:
+    """The report as text, no line longer than `width`; None widens it to its tables.
+
+    `explain` adds each figure's arithmetic and source, `plot` draws the charts. Raises
+    `ReportError` for a report that contradicts itself.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    contents.check(report)
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        width=_NO_LIMIT,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    page = _Page(console, None if width is None else max(width, 40), color)
+    page.show(Text(printable(report.title), style="bold"))
+    for sentence in report.verdict:
+        page.show(Text(printable(sentence)))
+    for warning in report.warnings:
+        page.show(_labelled("warning: ", "bold yellow", warning))
+    for section in report.sections:
+        _section(page, section, explain=explain, plot=plot)
+    if report.context:
+        page.show("")
+        for key, value in report.context.items():
+            line = Text(f"{printable(key)}: ", style="dim")
+            page.show(line.append(printable(quantity(value)), style="not dim"))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n"))
+
+
+def _section(page: _Page, section: Section, *, explain: bool, plot: bool) -> None:
+    from rich.text import Text
+
+    page.show("")
+    page.show(Text(printable(section.heading), style="bold underline"))
+    for paragraph in section.text:
+        page.show(Text(printable(paragraph)))
+    _figures(page, section.figures, explain=explain)
+    for table in section.tables:
+        _table(page, table)
+    if plot:
+        for chart in section.charts:
+            _chart(page, chart)
+
+
+def _labelled(label: str, style: str, text: str) -> "RichTable":
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    grid = RichTable.grid()
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(label, style=style), Text(printable(text)))
+    return grid
+
+
+def _figures(page: _Page, figures: Sequence[Figure], *, explain: bool) -> None:
+    from rich.padding import Padding
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = [(figure, _value_text(figure)) for figure in figures]
+    basis_width = max((len(figure.basis.value) for figure in figures), default=0)
+    value_width = max((len(value) for _, value in shown), default=0)
+    value_width = min(value_width, page.prose // 2)
+    label_width = max((len(figure.label) for figure in figures), default=0)
+    label_width = max(min(label_width, page.prose - value_width - basis_width - 3 * _GAP), 8)
+    for figure, value in shown:
+        row = RichTable.grid(padding=(0, _GAP, 0, 0))
+        row.add_column(width=label_width, overflow="fold")
+        row.add_column(width=value_width, justify="right", overflow="fold")
+        row.add_column(width=basis_width, no_wrap=True)
+        basis = Text(figure.basis.value, style=_STYLES[figure.basis])
+        row.add_row(Text(printable(figure.label)), Text(value, style="bold"), basis)
+        page.show(row)
+        if explain:
+            for line in _explanation(figure):
+                page.show(Padding(Text(printable(line), style="dim"), (0, 0, 0, 4)))
+
+
+def _value_text(figure: Figure) -> str:
+    value = printable(quantity(figure.value, figure.unit))
+    exact = exact_count(figure.value, figure.unit) if figure.basis is Basis.EXACT else ""
+    return f"{value} ({exact})" if exact else value
+
+
+def _explanation(figure: Figure) -> Iterator[str]:
+    if figure.arithmetic:
+        yield f"= {figure.arithmetic}"
+    if figure.source:
+        yield f"source: {figure.source}"
+
+
+def _table(page: _Page, table: Table) -> None:
+    from rich.text import Text
+
+    bases = {column.basis for column in table.columns if column.basis is not None}
+    title = Text(printable(table.title), style="bold")
+    if len(bases) == 1:
+        basis = next(iter(bases))
+        title.append(f" ({basis.value})", style=_STYLES[basis])
+    page.show("")
+    page.show(title)
+    cells = [
+        [printable(quantity(row.get(column.key), column.unit)) for column in table.columns]
+        for row in table.rows
+    ]
+    heads = [_heading(column, with_basis=len(bases) > 1) for column in table.columns]
+    numeric = [_is_numeric(table, column) for column in table.columns]
+    least = [
+        _least_width([heads[i], *(row[i] for row in cells)], whole=numeric[i])
+        for i in range(len(table.columns))
+    ]
+    for columns in _blocks(least, page.width):
+        grid = _grid(columns, heads, cells, numeric, least)
+        natural = page.console.measure(grid).maximum
+        page.show(grid, width=natural if page.width is None else min(natural, page.width))
+
+
+def _heading(column: Column, *, with_basis: bool) -> str:
+    label = printable(column.label)
+    return f"{label}\n{column.basis.value}" if with_basis and column.basis else label
+
+
+def _is_numeric(table: Table, column: Column) -> bool:
+    values: list[Cell] = [row.get(column.key) for row in table.rows]
+    return all(value is None or isinstance(value, (int, float)) for value in values)
+
+
+def _least_width(texts: Sequence[str], *, whole: bool) -> int:
+    """The narrowest that reads well: numbers stay whole, text may break between words."""
+    words = [len(word) for word in texts[0].split()]
+    for text in texts[1:]:
+        words.extend([len(text)] if whole else [len(word) for word in text.split()])
+    widest = max(words, default=1)
+    return widest if whole else min(widest, _LONGEST_WORD)
+
+
+def _blocks(least: Sequence[int], width: int | None) -> Iterator[list[int]]:
+    """Columns that fit side by side; where not all do, each block begins with the first."""
+    if width is None or sum(w + _GAP for w in least) <= width:
+        yield list(range(len(least)))
+        return
+    block = [0]
+    for index in range(1, len(least)):
+        if len(block) > 1 and sum(least[i] + _GAP for i in (*block, index)) > width:
+            yield block
+            block = [0]
+        block.append(index)
+    yield block
+
+
+def _grid(
+    columns: Sequence[int],
+    heads: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    numeric: Sequence[bool],
+    least: Sequence[int],
+) -> "RichTable":
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    # The box's own divider is one of the blanks between columns.
+    padding = (0, _GAP - 1, 0, 0)
+    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=padding, pad_edge=False)
+    for index in columns:
+        grid.add_column(
+            Text(heads[index]),
+            justify="right" if numeric[index] else "left",
+            min_width=least[index],
+            overflow="fold",
+            vertical="bottom" if numeric[index] else "top",
+        )
+    for row in cells:
+        grid.add_row(*(Text(row[index]) for index in columns))
+    return grid
+
+
+def _chart(page: _Page, chart: Chart) -> None:
+    from rich.text import Text
+
+    from netgain.report.terminal_plot import plot_text
+
+    page.show("")
+    page.show(Text(printable(chart.title), style="bold"))
+    width = min(page.width or _DEFAULT_WIDTH, _PLOT_WIDTH)
+    page.show(Text.from_ansi(plot_text(chart, width, color=page.color)), width=_NO_LIMIT)
