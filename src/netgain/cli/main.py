@@ -7,6 +7,7 @@ import typer
 from netgain._version import __version__
 from netgain.cli.chat import chat
 from netgain.cli.models import models
+from netgain.cli.plan.app import app as plan_app
 from netgain.cli.pull import pull
 from netgain.cli.remove import remove
 from netgain.cli.run import run
@@ -64,3 +65,4 @@ app.command()(run)
 app.command()(pull)
 app.command()(models)
 app.command()(remove)
+app.add_typer(plan_app)

@@ -69,7 +69,8 @@ class Transport:
         self._target = target
         self._zero_s = zero_s
         self._connections = Connections(target.endpoint, target.connect_timeout_s)
-        self._head = _head(target)
+        head = request_head(target, "POST", target.api.path)
+        self._head = head + b"content-length: "
 
     @property
     def lead_s(self) -> float:
@@ -202,8 +203,8 @@ class Transport:
         return Failure(ErrorKind.MALFORMED, message)
 
 
-def _head(target: Target) -> bytes:
-    """The request's line and headers, up to the value of its length."""
+def request_head(target: Target, method: str, path: str) -> bytes:
+    """A request's line and headers, up to those of its body."""
     endpoint = target.endpoint
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     if endpoint.port != (443 if endpoint.tls else 80):
@@ -218,8 +219,7 @@ def _head(target: Target) -> bytes:
         headers["authorization"] = f"Bearer {target.api_key}"
     headers |= {name.lower(): value for name, value in target.headers.items()}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    path = f"{endpoint.prefix}{target.api.path}"
-    return f"POST {path} HTTP/1.1\r\n{lines}content-length: ".encode()
+    return f"{method} {endpoint.prefix}{path} HTTP/1.1\r\n{lines}".encode()
 
 
 def _answer(exchange: Exchange) -> Answer:

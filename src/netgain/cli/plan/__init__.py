@@ -1,0 +1,1 @@
+"""`netgain plan`: one file a command."""

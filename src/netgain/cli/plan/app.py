@@ -1,0 +1,20 @@
+"""The `netgain plan` group. Commands import what they compute with only once they run."""
+
+import typer
+
+from netgain.cli.plan.check import check
+from netgain.cli.plan.compare_hardware import compare_hardware
+from netgain.cli.plan.memory import memory
+from netgain.cli.plan.roofline import roofline
+
+app = typer.Typer(
+    name="plan",
+    help="Does it fit, what bounds it, what would it cost: computed before anything is bought or "
+    "started. A prediction is a hypothesis; every figure says what it rests on.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.command()(memory)
+app.command()(roofline)
+app.command("compare-hardware")(compare_hardware)
+app.command()(check)

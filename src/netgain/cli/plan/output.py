@@ -1,0 +1,40 @@
+"""How a plan is shown: the options all its commands share, and the one place that renders."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from netgain.report.document import Report
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Html: TypeAlias = Annotated[
+    Path | None, typer.Option("--html", help="Write a page with charts to this file too.")
+]
+Plot: TypeAlias = Annotated[bool, typer.Option("--plot", help="Draw the charts in the terminal.")]
+Explain: TypeAlias = Annotated[
+    bool, typer.Option("--explain", help="Show each figure's arithmetic and where it comes from.")
+]
+Hardware: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--hardware", help="A TOML file with devices or links of your own; repeatable."),
+]
+
+
+def show(report: "Report", *, as_json: bool, html: Path | None, plot: bool, explain: bool) -> None:
+    """Prints a report as text or JSON, and writes it as a page where asked to."""
+    if html is not None:
+        from netgain.report.page import write_page
+
+        write_page(report, html)
+    if as_json:
+        from netgain.report.json_form import json_text
+
+        typer.echo(json_text(report), nl=False)
+        return
+    from netgain.report.terminal import print_report
+
+    print_report(report, explain=explain, plot=plot)
+    if html is not None:
+        typer.echo(f"Page: {html}")

@@ -1,0 +1,197 @@
+"""Reads a claim as people write it: "Llama-3.3-70B FP8 on 1x H200 batch 4: 1700 tok/s"."""
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from netgain.cost.claim import Claim
+from netgain.cost.known_models import known_shape
+from netgain.cost.precision import WEIGHT_FORMATS, WeightFormat, kv_format, weight_format
+from netgain.errors import ConfigurationError
+from netgain.hardware.catalogue import Catalogue
+from netgain.hardware.device import Device, Precision
+from netgain.hardware.names import normalised
+
+_Found = TypeVar("_Found")
+_MARK: Final = "@"
+_WORD: Final = re.compile(r"[^\s,;:()\"'=]+")
+_COUNTED: Final = re.compile(r"\d+\s*[x\u00d7*]\s*", re.IGNORECASE)
+_PROMPT: Final = re.compile(r"prefill|prompt|input|\bpp\d*", re.IGNORECASE)
+_EACH: Final = re.compile(
+    r"/user|per user|per sequence|/sequence|each|single stream", re.IGNORECASE
+)
+_WEIGHT_WORDS: Final = frozenset({"fp16", "awq", "gptq", "w4a16", "w8a8", "4-bit", "8-bit"})
+_NUMBER: Final = r"(\d[\d,]*(?:\.\d+)?)"
+_COUNT_WORDS: Final = {
+    "one": 1, "a": 1, "single": 1, "two": 2, "four": 4, "eight": 8, "sixteen": 16,
+}  # fmt: skip
+_LONGEST_NAME_WORDS: Final = 5
+_LONGEST_CLAIM: Final = 2000
+_BATCH: Final = re.compile(
+    r"\b(?:batch(?:[ -]?size)?|bs|concurrency|conc|c)\s*[=:]?\s*(\d+)"
+    r"(?:\s*(?:[-\u2013\u2014~]|to)\s*(\d+))?",
+    re.IGNORECASE,
+)
+_RATE: Final = re.compile(
+    _NUMBER + r"\s*(k)?\s*(?:output |generated |prompt |input |prefill |decode )?"
+    r"(?:tok(?:en)?s?\s*(?:/|per )\s*s(?:ec(?:ond)?)?|tps|t/s)"
+    r"(\s*(?:/|per )\s*(?:user|sequence|seq|request|stream))?",
+    re.IGNORECASE,
+)
+_TPOT: Final = re.compile(
+    r"(?:tpot|itl|inter-token latency)\s*(?:of|is|=|:)?\s*" + _NUMBER + r"\s*(ms|us|s)\b"
+    r"|" + _NUMBER + r"\s*(ms|us|s)\s*(?:tpot|itl|(?:/|per )\s*tok(?:en)?)\b",
+    re.IGNORECASE,
+)
+_ACCEPTED: Final = re.compile(
+    r"(?:accept(?:ed|ance)?\s*len(?:gth)?|\bal|\bmat|\btau)\s*(?:of|is|=|:)?\s*" + _NUMBER,
+    re.IGNORECASE,
+)
+_KV: Final = re.compile(
+    _NUMBER + r"\s*([KMG]i?B|B|bytes)\s*(?:of kv\s*)?(?:/|per )\s*tok(?:en)?\b", re.IGNORECASE
+)
+_KV_FORMAT: Final = re.compile(
+    r"\b(fp8|int8|bf16|fp16|int4)[ -]kv\b|\bkv[ -](?:cache[ -])?(fp8|int8|bf16|fp16|int4)\b",
+    re.IGNORECASE,
+)
+_CONTEXT: Final = re.compile(
+    r"\b(?:context|ctx|isl|prompt|input)\s*(?:length|of|=|:)?\s*(\d[\d,]*)\s*(k)?\b(?!\s*tok\w*/)",
+    re.IGNORECASE,
+)
+_TFLOPS: Final = re.compile(_NUMBER + r"\s*([TP])FLOP/?S?\b", re.IGNORECASE)
+_SPECULATIVE: Final = re.compile(r"eagle|medusa|specul|\bmtp\b|draft|lookahead|n-?gram", re.I)
+_UNITS: Final = {
+    "B": 1, "BYTES": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1024, "MIB": 1 << 20,
+    "GIB": 1 << 30,
+}  # fmt: skip
+_SECONDS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+def read_claim(text: str, catalogue: Catalogue) -> Claim:
+    """What a sentence claims; words that mean nothing here are passed over.
+
+    Of a range of batches the largest counts: the reading that favours the claim. Weights nobody
+    mentions are in the format the model is published in. Raises `ConfigurationError` for text of
+    unreasonable length and for numbers that claim nothing.
+    """
+    if len(text) > _LONGEST_CLAIM:
+        raise ConfigurationError(f"the claim has {len(text):,} characters: give one sentence")
+    # Numbers are read from what is left once names, which hold numbers too, are taken out.
+    model, rest = _taken(text, known_shape)
+    device, rest = _taken(rest, lambda name: _device(name, catalogue))
+    rest, kv_name = _take(_KV_FORMAT, rest)
+    rest, tflops = _take(_TFLOPS, rest)
+    weights = _weights(rest)
+    kv_bytes = _scaled(_KV.search(rest), lambda m: _UNITS[m[2].upper()])
+    tpot = _TPOT.search(rest)
+    accepted = _ACCEPTED.search(rest)
+    batch = _BATCH.search(rest)
+    context = _CONTEXT.search(rest)
+    each, output, prompt = _rates(rest)
+    return Claim(
+        device=device,
+        shape=model,
+        weights=weights or (weight_format(model.native_weights) if model else None),
+        kv=kv_format(next(name for name in kv_name.groups() if name)) if kv_name else None,
+        devices=_count(rest),
+        batch=max(int(size) for size in batch.groups() if size) if batch else None,
+        context=int(_number(context[1]) * (1024 if context[2] else 1)) if context else 1,
+        tokens_per_s=output,
+        tokens_per_s_each=each,
+        tpot_s=_seconds(tpot) if tpot else None,
+        prefill_tokens_per_s=prompt,
+        accept_length=_number(accepted[1]) if accepted else None,
+        speculative=_SPECULATIVE.search(rest) is not None,
+        kv_bytes_per_token=kv_bytes,
+        tflops=_number(tflops[1]) * (1000 if tflops[2] in "Pp" else 1) if tflops else None,
+        tflops_precision=_tflops_precision(weights),
+    )
+
+
+def _taken(text: str, look_up: Callable[[str], _Found | None]) -> tuple[_Found | None, str]:
+    """The thing that the longest run of words names, and the text without those words."""
+    words = list(_WORD.finditer(text))
+    for count in range(min(_LONGEST_NAME_WORDS, len(words)), 0, -1):
+        for first in range(len(words) - count + 1):
+            begin, end = words[first].start(), words[first + count - 1].end()
+            counted = _COUNTED.match(text, begin, end)
+            begin = counted.end() if counted and counted.end() < end else begin
+            found = look_up(text[begin:end])
+            if found is not None:
+                # The mark lets a count be found before or after the name.
+                return found, f"{text[:begin]} {_MARK} {text[end:]}"
+    return None, text
+
+
+def _device(name: str, catalogue: Catalogue) -> Device | None:
+    if len(name) < 2 or name.isdigit():
+        return None
+    try:
+        return catalogue.device(name)
+    except ConfigurationError:
+        return None
+
+
+def _take(pattern: re.Pattern[str], text: str) -> tuple[str, re.Match[str] | None]:
+    match = pattern.search(text)
+    return (text, None) if match is None else (text[: match.start()] + text[match.end() :], match)
+
+
+def _weights(text: str) -> WeightFormat | None:
+    for word in _WORD.findall(text):
+        for fmt in WEIGHT_FORMATS:
+            if normalised(word) == normalised(fmt.name):
+                return fmt
+        if word.casefold() in _WEIGHT_WORDS:
+            return weight_format(word)
+    return None
+
+
+def _count(text: str) -> int:
+    """How many devices: `8x H100`, `8 H100`, `one H200`, `H100 x8`. The name is a mark by now."""
+    text = _BATCH.sub(";", text)
+    before = re.search(rf"(?<![\w.])(\d+)\s*[x\u00d7*]?\s*{_MARK}", text, re.IGNORECASE)
+    after = re.search(rf"{_MARK}\s*[x\u00d7*]\s*(\d+)", text, re.IGNORECASE)
+    word = re.search(rf"\b([a-z]+)\s+{_MARK}", text, re.IGNORECASE)
+    if before:
+        return int(before[1])
+    if after:
+        return int(after[1])
+    return _COUNT_WORDS.get(word[1].casefold(), 1) if word else 1
+
+
+def _rates(text: str) -> tuple[float | None, float | None, float | None]:
+    """Tokens per second: of one sequence, of all together, of prompts. The largest of each."""
+    each: list[float] = []
+    output: list[float] = []
+    prompt: list[float] = []
+    for match in _RATE.finditer(text):
+        value = _number(match[1]) * (1000 if match[2] else 1)
+        near = text[max(0, match.start() - 16) : match.end() + 10]
+        if _PROMPT.search(near):
+            prompt.append(value)
+        elif match[3] or _EACH.search(near):
+            each.append(value)
+        else:
+            output.append(value)
+    return max(each, default=None), max(output, default=None), max(prompt, default=None)
+
+
+def _seconds(match: re.Match[str]) -> float:
+    value, unit = (match[1], match[2]) if match[1] else (match[3], match[4])
+    return _number(value) * _SECONDS[unit.casefold()]
+
+
+def _scaled(match: re.Match[str] | None, factor: Callable[[re.Match[str]], float]) -> float | None:
+    return None if match is None else _number(match[1]) * factor(match)
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def _tflops_precision(weights: WeightFormat | None) -> Precision:
+    if weights is None:
+        return Precision.BF16
+    names = {precision.value: precision for precision in Precision}
+    return names.get(weights.name.partition("-")[0], weights.computes_in)
