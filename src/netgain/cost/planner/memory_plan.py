@@ -113,7 +113,7 @@ def answer_memory(ask: MemoryAsk) -> MemoryAnswer:
     if ask.device is None:
         sections += [_holders_section(ask), _loading_section(ask)]
         total = weight_bytes(ask.shape, ask.weights) + _traffic_bytes(ask)
-        verdict = (
+        verdict: tuple[str, ...] = (
             f"{_gib(total)} of weights and keys and values; say --on DEVICE to see whether they "
             "fit there.",
         )
@@ -380,7 +380,7 @@ def _rank_section(q: MemoryQuestion, plan: MemoryPlan) -> Section:
 
 
 def _outs_section(outs: tuple[WayOut, ...]) -> Section:
-    rows = tuple(
+    rows: tuple[dict[str, Cell], ...] = tuple(
         {
             "change": out.change,
             "costs": out.costs,
@@ -509,7 +509,7 @@ def _holder(device: Device, count: int, layout: str) -> dict[str, Cell]:
 
 def _loading_section(ask: MemoryAsk) -> Section:
     size = weight_bytes(ask.shape, ask.weights)
-    rows = []
+    rows: list[dict[str, Cell]] = []
     for stage in LOAD_RANGES:
         fastest, slowest = stage.seconds(size)
         rows.append(
