@@ -1,7 +1,7 @@
 """netgain beside llama.cpp, OpenVINO, vLLM and transformers, alternately, on the same token ids.
 
     python -m benchmarks.peers [--quick] [--rounds 5] [--rows prefill-512,http]
-        [--peers vllm,netgain] [--netgain-args '{"kv_dtype": "fp16"}']
+        [--peers vllm,netgain] [--isa avx2] [--netgain-args '{"kv_dtype": "fp16"}']
         [--peer-args 'vllm={"dtype": "float32"}'] [--json FILE|-]
 
 Every engine runs in its own environment and process; only the one whose turn it is runs, all
@@ -16,6 +16,7 @@ from typing import Final
 
 from benchmarks.peers.contest import Contest
 from benchmarks.peers.peers import Model, all_peers, all_servers
+from benchmarks.peers.processor import Processor
 from benchmarks.peers.results import NETGAIN, Results
 from benchmarks.peers.workloads import ENGINE_WORKLOADS, QUICK
 from benchmarks.report import show, write
@@ -31,8 +32,8 @@ def main() -> None:
     arguments = _arguments()
     model = Model(ensure(arguments.model).resolve(), arguments.threads)
     contest = Contest(model, arguments.options, arguments.rows, arguments.rounds)
-    chosen = [peer for peer in all_peers() if peer.options_name in arguments.peers]
-    servers = [peer for peer in all_servers() if peer.options_name in arguments.peers]
+    chosen = [peer for peer in all_peers(arguments.isa) if peer.options_name in arguments.peers]
+    servers = [peer for peer in all_servers(arguments.isa) if peer.options_name in arguments.peers]
     if "start" in arguments.rows:
         contest.start_and_memory(chosen)
     contest.alternate(chosen)
@@ -46,6 +47,7 @@ def main() -> None:
         contest.results.json_rows(),
         extra={
             "rounds": arguments.rounds,
+            "isa": arguments.isa,
             "engines": contest.about,
             "others_cores": contest.others_cores,
             "turns": contest.turns,
@@ -79,11 +81,18 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = tuple(dict.fromkeys(peer.options_name for peer in all_peers()))
+    names = tuple(dict.fromkeys(peer.options_name for peer in all_peers(Processor.NATIVE)))
     parser.add_argument("--quick", action="store_true", help="one round of " + ", ".join(QUICK))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=_names(_ROWS), default=None, help=", ".join(_ROWS))
     parser.add_argument("--peers", type=_names(names), default=names, help=", ".join(names))
+    parser.add_argument(
+        "--isa",
+        type=Processor,
+        choices=tuple(Processor),
+        default=Processor.NATIVE,
+        help="avx2: everybody without AVX-512 and AMX, as on most machines of two cores",
+    )
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument("--netgain-args", type=_options, default={}, metavar="JSON")

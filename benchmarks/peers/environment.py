@@ -32,20 +32,25 @@ def peers_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`name` of the folder and of the requirements list; `build` variables for pip."""
+    """`name` of the folder, `build` variables for pip; `pins`: a list that has another name."""
 
     name: str
     build: Mapping[str, str] = field(default_factory=dict)
+    pins: str = ""
 
     @property
     def folder(self) -> Path:
         """The virtual environment."""
         return peers_folder() / self.name
 
+    @property
+    def requirements(self) -> Path:
+        """What it holds, pinned."""
+        return _LISTS / f"{self.pins or self.name}.txt"
+
     def ensure(self) -> Path:
         """Its Python, after making it if needed. Raises `PeerError` with pip's last line."""
-        requirements = _LISTS / f"{self.name}.txt"
-        recipe = requirements.read_text() + repr(sorted(self.build.items()))
+        recipe = self.requirements.read_text() + repr(sorted(self.build.items()))
         digest = hashlib.sha256(recipe.encode()).hexdigest()
         stamp = self.folder / ".complete"
         python = self.folder / "bin" / "python"
@@ -58,7 +63,7 @@ class Environment:
         pip = [sys.executable, "-m", "pip", "--python", str(python)]
         # The list is complete, so nothing is resolved: what a peer must not have stays out, and no
         # dependency brings another build of torch.
-        self._run([*pip, "install", "--no-deps", "-r", str(requirements)])
+        self._run([*pip, "install", "--no-deps", "-r", str(self.requirements)])
         stamp.write_text(digest)
         return python
 

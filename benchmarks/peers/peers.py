@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from benchmarks.peers.engine_process import EngineProcess
 from benchmarks.peers.environment import Environment, peers_folder
 from benchmarks.peers.failure import PeerError, last_words
+from benchmarks.peers.processor import Processor, limited, multiplies_bf16
 from benchmarks.peers.protocol import LoadRequest, Times
 from benchmarks.peers.results import NETGAIN
 from benchmarks.peers.server_process import ServerProcess
@@ -157,20 +158,23 @@ def flags(options: Mapping[str, object]) -> list[str]:
     return words
 
 
-def native_bf16() -> bool:
-    """Whether this processor multiplies bfloat16."""
-    flags_ = Path("/proc/cpuinfo").read_text()
-    return "avx512_bf16" in flags_ or "amx_bf16" in flags_
-
-
-LLAMA_ENVIRONMENT: Final = Environment(
-    "llama_cpp",
-    {
-        "CMAKE_ARGS": f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS='{_AMX_FENCE}'",
-        # pip keeps what it has built before and would reuse it, whatever it was built with.
-        "PIP_NO_CACHE_DIR": "1",
-    },
-)
+# pip keeps what it has built before and would reuse it, whatever it was built with.
+_BUILT_ANEW: Final = {"PIP_NO_CACHE_DIR": "1"}
+_LLAMA_ENVIRONMENTS: Final = {
+    Processor.NATIVE: Environment(
+        "llama_cpp",
+        {"CMAKE_ARGS": f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS='{_AMX_FENCE}'", **_BUILT_ANEW},
+    ),
+    Processor.AVX2: Environment(
+        "llama_cpp-avx2",
+        {
+            "CMAKE_ARGS": "-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON "
+            "-DGGML_BMI2=ON",
+            **_BUILT_ANEW,
+        },
+        pins="llama_cpp",
+    ),
+}
 TRANSFORMERS_ENVIRONMENT: Final = Environment("transformers")
 _VLLM_ENVIRONMENT: Final = Environment("vllm")
 _VLLM_VARIABLES: Final = {
@@ -187,12 +191,19 @@ _VLLM_IN_PROCESS: Final = {
 }
 
 
-def _vllm_options() -> dict[str, object]:
+def _vllm_options(processor: Processor) -> dict[str, object]:
     """bfloat16 where the processor has it: vLLM's fastest; eager: compiling costs minutes."""
-    return {"dtype": "bfloat16" if native_bf16() else "float32", "enforce_eager": True}
+    return {"dtype": "bfloat16" if multiplies_bf16(processor) else "float32", "enforce_eager": True}
 
 
-def all_peers() -> tuple[Peer, ...]:
+def _openvino_precision(processor: Processor) -> dict[str, object]:
+    """Its own choice; told to do with AVX2 it still chooses what the processor itself has."""
+    if processor is Processor.NATIVE:
+        return {}
+    return {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
+
+
+def all_peers(processor: Processor) -> tuple[Peer, ...]:
     """In the order of the table's columns.
 
     Where one configuration of a peer wins some rows and another one others, both take part, each
@@ -206,18 +217,18 @@ def all_peers() -> tuple[Peer, ...]:
         "llama.cpp",
         "llama_cpp",
         short,
-        LLAMA_ENVIRONMENT,
+        _LLAMA_ENVIRONMENTS[processor],
         "benchmarks.peers.llama_cpp",
     )
     openvino = Peer(
         "openvino",
         "OpenVINO",
         "openvino",
-        prefill if native_bf16() else ENGINE_WORKLOADS,
+        prefill if multiplies_bf16(processor) else ENGINE_WORKLOADS,
         Environment("openvino"),
         "benchmarks.peers.openvino",
         # Its default, 8 bits, is slower here and the other engines keep 16.
-        options={"KV_CACHE_PRECISION": "f16"},
+        options={"KV_CACHE_PRECISION": "f16", **_openvino_precision(processor)},
     )
     vllm = Peer(
         "vllm",
@@ -227,7 +238,7 @@ def all_peers() -> tuple[Peer, ...]:
         _VLLM_ENVIRONMENT,
         "benchmarks.peers.vllm",
         variables=_VLLM_VARIABLES | _VLLM_IN_PROCESS,
-        options=_vllm_options(),
+        options=_vllm_options(processor),
         wants_checkpoint=True,
     )
     transformers = Peer(
@@ -256,19 +267,20 @@ def all_peers() -> tuple[Peer, ...]:
         variant=True,
     )
     variants = [llama_long]
-    if native_bf16():
+    if multiplies_bf16(processor):
         # In bfloat16, the plugin's choice, AMX makes prefill fast; with the fp32 hint it
         # quantises activations to 8 bits instead, and decode is faster.
         f32 = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
         variants.append(
             replace(openvino, name="openvino-f32", workloads=decode, options=f32, variant=True)
         )
-    return (llama, openvino, vllm, transformers, netgain, *variants)
+    peers = (llama, openvino, vllm, transformers, netgain, *variants)
+    return tuple(limited(peer, processor) for peer in peers)
 
 
-def all_servers() -> tuple[Peer, ...]:
+def all_servers(processor: Processor) -> tuple[Peer, ...]:
     """Who answers over HTTP, and netgain in process with the server's own settings."""
-    return (
+    servers = (
         Peer(
             "vllm-serve",
             "vLLM",
@@ -276,7 +288,7 @@ def all_servers() -> tuple[Peer, ...]:
             [HTTP],
             _VLLM_ENVIRONMENT,
             variables=_VLLM_VARIABLES,
-            options=_vllm_options()
+            options=_vllm_options(processor)
             | {
                 "max_model_len": 2304,
                 "kv_cache_memory_bytes": 1 << 30,
@@ -308,3 +320,4 @@ def all_servers() -> tuple[Peer, ...]:
             options={"max_model_len": 2304, "prefix_cache": False},
         ),
     )
+    return tuple(limited(peer, processor) for peer in servers)

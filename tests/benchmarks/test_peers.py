@@ -1,6 +1,7 @@
 """The parts of `benchmarks.peers` that need no peer: turns, failures, ratios, the protocol."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from benchmarks.peers.environment import Environment
 from benchmarks.peers.failure import PeerError, last_words
 from benchmarks.peers.http_load import completion_tokens, stream_all
 from benchmarks.peers.peers import Model, Peer, all_peers, all_servers, flags
+from benchmarks.peers.processor import Processor, limited
 from benchmarks.peers.protocol import Times
 from benchmarks.peers.results import Failure, Results, RowSummary, Unit
 from benchmarks.peers.tree import ProcessTree
@@ -188,14 +190,36 @@ def test_keyword_arguments_become_options_of_a_server() -> None:
     ]
 
 
-def test_everyone_who_needs_an_environment_has_a_list_of_pinned_packages() -> None:
-    for peer in (*all_peers(), *all_servers()):
+@pytest.mark.parametrize("processor", list(Processor))
+def test_everyone_who_needs_an_environment_has_a_list_of_pinned_packages(
+    processor: Processor,
+) -> None:
+    for peer in (*all_peers(processor), *all_servers(processor)):
         if peer.environment is None:
             continue
-        listed = (environment._LISTS / f"{peer.environment.name}.txt").read_text().splitlines()
+        listed = peer.environment.requirements.read_text().splitlines()
         packages = [line for line in listed if line and not line.startswith("#")]
         assert packages
         assert all("==" in package for package in packages)
+
+
+def test_on_avx2_everyone_is_told_or_compiled_otherwise() -> None:
+    native = {peer.name: peer for peer in all_peers(Processor.NATIVE)}
+    for peer in all_peers(Processor.AVX2):
+        other = native[peer.name]
+        assert (peer.variables, peer.environment) != (other.variables, other.environment)
+        assert peer.options.get("dtype") != "bfloat16"
+
+
+def test_torch_reports_avx2_to_whoever_asks_when_told_so() -> None:
+    asked = subprocess.run(
+        [sys.executable, "-c", "import torch; print(torch.cpu._is_avx512_supported())"],
+        env=os.environ | limited(all_peers(Processor.NATIVE)[2], Processor.AVX2).variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert asked.stdout == "False\n"
 
 
 def test_a_stopped_tree_uses_no_cpu_though_it_spins() -> None:

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.ops.native_formats import Layout
 
 from netgain.ops.cpu.sources import COMMON_FLAGS, HERE, ISA_FLAGS
 
@@ -29,7 +30,9 @@ ARM_EMULATOR: Final = "qemu-aarch64-static"
 
 
 class Unit(Protocol):
-    """A compiled unit."""
+    """A compiled unit; `layout` is that of its quantised activations."""
+
+    layout: Layout
 
     def call(self, name: str, *buffers: NDArray[np.generic]) -> None:
         """Calls a function of the unit; it reads and writes the C-contiguous arrays in place."""
@@ -44,6 +47,7 @@ class InstructionSet:
     dot: str
     flags: tuple[str, ...]
     needs: frozenset[str] = frozenset()
+    layout: Layout = Layout.PLANES
 
     @property
     def emulated(self) -> bool:
@@ -60,7 +64,12 @@ def _flags(name: str) -> tuple[str, ...]:
 INSTRUCTION_SETS: Final = (
     InstructionSet("plain", "vector_plain.h", "dot_plain.h", _flags("plain")),
     InstructionSet(
-        "avx2", "vector_avx2.h", "dot_avx2.h", _flags("avx2"), frozenset({"avx2", "fma", "f16c"})
+        "avx2",
+        "vector_avx2.h",
+        "dot_avx2.h",
+        _flags("avx2"),
+        frozenset({"avx2", "fma", "f16c"}),
+        Layout.WORDS,
     ),
     InstructionSet(
         "avx512_vnni",
@@ -83,6 +92,15 @@ INSTRUCTION_SETS: Final = (
         ("-march=armv8.2-a+dotprod+fp16",),
         frozenset({"asimddp"}),
     ),
+)
+# Differs from AVX2 in nothing but these.
+AVX_VNNI_DOTS: Final = InstructionSet(
+    "avx_vnni",
+    "vector_avx2.h",
+    "dot_avx_vnni.h",
+    _flags("avx_vnni"),
+    frozenset({"avx2", "fma", "f16c", "avx_vnni"}),
+    Layout.WORDS,
 )
 
 
@@ -110,10 +128,10 @@ def built_unit(source: str, isa: InstructionSet, folder: Path) -> Iterator[Unit]
     target = folder / f"{source}_{isa.name}"
     if not isa.emulated:
         _compile([*command, "-shared", "-o", str(target)])
-        yield _LoadedUnit(ctypes.CDLL(str(target)))
+        yield _LoadedUnit(ctypes.CDLL(str(target)), isa.layout)
         return
     _compile([*command, str(UNITS / "pipe_main.cpp"), "-static", "-o", str(target)])
-    unit = _PipedUnit([str(emulator), str(target)])
+    unit = _PipedUnit([str(emulator), str(target)], isa.layout)
     try:
         yield unit
     finally:
@@ -148,7 +166,8 @@ def _processor_features() -> frozenset[str]:
 
 
 class _LoadedUnit:
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, layout: Layout) -> None:
+        self.layout = layout
         self._library = library
 
     def call(self, name: str, *buffers: NDArray[np.generic]) -> None:
@@ -159,7 +178,8 @@ class _LoadedUnit:
 
 
 class _PipedUnit:
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], layout: Layout) -> None:
+        self.layout = layout
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def call(self, name: str, *buffers: NDArray[np.generic]) -> None:

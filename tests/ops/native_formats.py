@@ -4,6 +4,7 @@ Dimensions: N rows, I columns, B blocks of 32 columns, O rows of a table.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, TypeVar
 
 import numpy as np
@@ -14,7 +15,32 @@ TILE: Final = 16
 BLOCK: Final = 32
 ROW_GROUP: Final = 16
 LARGEST: Final = 2039
-"""Of a quantised activation, which is 16 x high + low."""
+"""Of a quantised activation."""
+WORD_ORDER: Final = np.array([0, 2, 1, 3]) + 4 * np.arange(BLOCK // 4)[:, None]
+"""Where the words of a block stand in it."""
+
+
+class Layout(Enum):
+    """Of quantised activations."""
+
+    PLANES = "planes"
+    WORDS = "words"
+
+    def stored(self, whole: NDArray[np.int32]) -> NDArray[np.int8]:
+        """Numbers [..., 32] as bytes [..., 64]."""
+        if self is Layout.WORDS:
+            words = whole[..., WORD_ORDER.reshape(-1)].astype(np.int16, order="C")
+            return words.view(np.int8)
+        high = np.rint(whole / 16).astype(np.int32)
+        return np.concatenate([high, whole - 16 * high], axis=-1).astype(np.int8)
+
+    def read(self, stored: NDArray[np.int8]) -> NDArray[np.int32]:
+        """Bytes [..., 64] as numbers [..., 32]."""
+        if self is Layout.PLANES:
+            return 16 * stored[..., :BLOCK].astype(np.int32) + stored[..., BLOCK:]
+        whole = np.empty((*stored.shape[:-1], BLOCK), np.int32)
+        whole[..., WORD_ORDER.reshape(-1)] = stored.view(np.int16)
+        return whole
 
 
 @dataclass(frozen=True)
@@ -22,18 +48,20 @@ class Quantized:
     """`QuantizedRows` of formats.h, for N rows."""
 
     rows: int
+    layout: Layout
     values: NDArray[np.int8]
     scales: NDArray[np.float32]
     sums: NDArray[np.int32]
     scaled_sums: NDArray[np.float32]
 
     @staticmethod
-    def empty(rows: int, columns: int) -> "Quantized":
+    def empty(rows: int, columns: int, layout: Layout) -> "Quantized":
         blocks = -(-columns // BLOCK)
         grouped = -(-rows // ROW_GROUP), blocks, ROW_GROUP
         return Quantized(
             rows,
-            np.full((*grouped, 2, BLOCK), 55, np.int8),
+            layout,
+            np.full((*grouped, 2 * BLOCK), 55, np.int8),
             np.full(grouped, 55, np.float32),
             np.full(grouped, 55, np.int32),
             np.full(grouped, 55, np.float32),
@@ -47,18 +75,11 @@ class Quantized:
         """Values [N, I]; scales, sums and scaled sums [N, B]. All fit doubles exactly."""
         groups, blocks = self.scales.shape[:2]
         rows = groups * ROW_GROUP
-        planes = self.values.astype(np.int32)
-        whole = 16 * planes[..., 0, :] + planes[..., 1, :]
+        whole = self.layout.read(self.values)
         values_NI = whole.transpose(0, 2, 1, 3).reshape(rows, blocks * BLOCK)
         others = self.scales, self.sums, self.scaled_sums
         others_NB = [each.transpose(0, 2, 1).reshape(rows, blocks) for each in others]
         return tuple(each[: self.rows].astype(np.float64) for each in (values_NI, *others_NB))
-
-
-def planes(whole: NDArray[np.int32]) -> NDArray[np.int8]:
-    """Numbers [..., 32] as high and low planes [..., 2, 32]."""
-    high = np.rint(whole / 16).astype(np.int32)
-    return np.stack([high, whole - 16 * high], axis=-2).astype(np.int8)
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)

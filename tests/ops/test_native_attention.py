@@ -179,7 +179,7 @@ class Cache:
         cosines, sines = angles(positions, shape.dim)
         y = np.full((tokens, width), np.nan, np.float32)
         groups, blocks = -(-tokens // 16), width // 32
-        values = np.zeros((groups, blocks, 16, 2, 32), np.int8)
+        values = np.zeros((groups, blocks, 16, 64), np.int8)
         scales, scaled_sums = (np.full((groups, blocks, 16), np.nan, np.float32) for _ in "ab")
         sums = np.zeros((groups, blocks, 16), np.int32)
         merges = np.zeros(1, np.int64)
@@ -198,7 +198,7 @@ class Cache:
         for request, count in slices:
             self.done[request] += count
         if quantized:
-            whole = 16 * values[..., 0, :].astype(np.int32) + values[..., 1, :]
+            whole = self.unit.layout.read(values)
             assert (sums == whole.sum(-1)).all()
             rows = (whole * scales[..., None]).transpose(0, 2, 1, 3)
             y = rows.reshape(groups * 16, width)[:tokens]

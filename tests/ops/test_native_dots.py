@@ -8,22 +8,22 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.ops.native_build import INSTRUCTION_SETS, Unit, built_unit
+from tests.ops.native_build import AVX_VNNI_DOTS, INSTRUCTION_SETS, Unit, built_unit
 from tests.ops.native_formats import (
     BLOCK,
     LARGEST,
     Q4_0,
     Q4_1,
     Q8_0,
+    Layout,
     Quantized,
     packed_blocks,
-    planes,
 )
 
 OUTPUTS, BLOCKS = 37, 3
 
 
-@pytest.fixture(scope="module", params=INSTRUCTION_SETS, ids=lambda isa: isa.name)
+@pytest.fixture(scope="module", params=(*INSTRUCTION_SETS, AVX_VNNI_DOTS), ids=lambda isa: isa.name)
 def unit(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Unit]:
@@ -49,16 +49,16 @@ class Weight:
         self.meaning_OI = meaning_OBK.reshape(OUTPUTS, -1)
 
 
-def activations(rows: int) -> tuple[Quantized, NDArray[np.float64]]:
+def activations(rows: int, layout: Layout) -> tuple[Quantized, NDArray[np.float64]]:
     """And what they mean [N, I]. The last two rows hold nothing but the ends of the range."""
     random = np.random.default_rng(rows)
-    out = Quantized.empty(rows, BLOCKS * BLOCK)
+    out = Quantized.empty(rows, BLOCKS * BLOCK, layout)
     values_NBK = random.integers(-LARGEST, LARGEST + 1, (rows, BLOCKS, BLOCK)).astype(np.int32)
     values_NBK[-1], values_NBK[-2:-1] = LARGEST, -LARGEST
     scales_NB = random.uniform(0.01, 1, (rows, BLOCKS)).astype(np.float32)
     for row in range(rows):
         at = row // 16, slice(None), row % 16
-        out.values[at] = planes(values_NBK[row])
+        out.values[at] = layout.stored(values_NBK[row])
         out.scales[at] = scales_NB[row]
         out.sums[at] = values_NBK[row].sum(-1)
         out.scaled_sums[at] = out.scales[at] * out.sums[at].astype(np.float32)
@@ -79,7 +79,7 @@ def test_products_are_exact_but_for_adding_the_blocks(
     unit: Unit, weight_format: int, rows: int
 ) -> None:
     weight = Weight(weight_format)
-    x, x_NI = activations(rows)
+    x, x_NI = activations(rows, unit.layout)
     size_NO = np.abs(x_NI) @ np.abs(weight.meaning_OI.T)
     difference_NO = np.abs(product(unit, weight, x) - x_NI @ weight.meaning_OI.T)
     assert (difference_NO / size_NO).max() < 3e-7
@@ -88,10 +88,10 @@ def test_products_are_exact_but_for_adding_the_blocks(
 @pytest.mark.parametrize("weight_format", [Q8_0, Q4_0, Q4_1])
 def test_a_row_has_the_same_bits_alone_and_among_others(unit: Unit, weight_format: int) -> None:
     weight = Weight(weight_format)
-    x, _ = activations(21)
+    x, _ = activations(21, unit.layout)
     together_NO = product(unit, weight, x)
     for row in range(x.rows):
-        alone = Quantized.empty(1, BLOCKS * BLOCK)
+        alone = Quantized.empty(1, BLOCKS * BLOCK, unit.layout)
         for ours, all_of_them in zip(alone.buffers(), x.buffers(), strict=True):
             ours[0, :, 0] = all_of_them[row // 16, :, row % 16]
         np.testing.assert_array_equal(product(unit, weight, alone)[0], together_NO[row])

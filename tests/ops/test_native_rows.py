@@ -75,14 +75,14 @@ def norm(
 def norm_quantized(
     unit: Unit, x_NI: NDArray[np.float32], gain_I: NDArray[np.float32], eps: float, columns: int
 ) -> Quantized:
-    out = Quantized.empty(len(x_NI), columns)
+    out = Quantized.empty(len(x_NI), columns, unit.layout)
     strides = sizes(len(x_NI), x_NI.shape[1], columns)
     unit.call("norm_quantized", x_NI, gain_I, eps_of(eps), strides, *out.buffers())
     return out
 
 
 def quantize(unit: Unit, x_NI: NDArray[np.float32], columns: int) -> Quantized:
-    out = Quantized.empty(len(x_NI), columns)
+    out = Quantized.empty(len(x_NI), columns, unit.layout)
     unit.call("quantize", x_NI, sizes(0, len(x_NI), x_NI.shape[1], columns), *out.buffers())
     return out
 
@@ -154,8 +154,8 @@ def test_a_block_of_zeros_stays_zero(unit: Unit) -> None:
 
 
 def test_only_the_rows_asked_for_are_quantised(unit: Unit) -> None:
-    x_NI, out, whole = random_rows(5, 64), Quantized.empty(5, 64), Quantized.empty(5, 64)
-    untouched = Quantized.empty(5, 64)
+    x_NI = random_rows(5, 64)
+    out, whole, untouched = (Quantized.empty(5, 64, unit.layout) for _ in range(3))
     unit.call("quantize", x_NI, sizes(0, 5, 64, 64), *whole.buffers())
     unit.call("quantize", x_NI, sizes(2, 4, 64, 64), *out.buffers())
     for ours, all_of_it, none in zip(out.by_row(), whole.by_row(), untouched.by_row(), strict=True):

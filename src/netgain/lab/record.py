@@ -74,8 +74,12 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     choices, be it empty or only a role (what `vllm bench serve` calls the first token).
     `first_token_s`: the first with content, reasoning or a tool call. `first_output_s`: the first
     that is not reasoning. `last_choice_s`: the last event with choices. `last_token_s`: the last
-    with content. `end_s`: the end of the answer. `events` are those with content. `output_tokens`
-    counts by `counting`, `usage` is the server's own count. `prompt_tokens` is the client's count.
+    with content. `end_s`: the end of the answer, or of the attempt. `events` are those with
+    content, `empty_events_s` the times of those with choices but none (a role, a finish reason).
+    `streamed` is false for an answer in one piece: all times of its content are that of its last
+    byte. `output_tokens` counts by `counting` and may be more than the events' sum (a token without
+    text has no event), `usage` is the server's own count, `tokenizer_tokens` the client's
+    tokenizer's, before events were scaled to the usage. `prompt_tokens` is the client's count.
     `ledger` is the server's, as JSON; `null` when it offered none.
     """
 
@@ -93,8 +97,11 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     last_token_s: float | None = None
     end_s: float | None = None
     events: tuple[TokenEvent, ...] = ()
+    empty_events_s: tuple[float, ...] = ()
+    streamed: bool = True
     output_tokens: int = 0
     counting: TokenCounting = TokenCounting.EVENTS
+    tokenizer_tokens: int | None = None
     prompt_tokens: int | None = None
     max_tokens: int | None = None
     usage: Usage | None = None

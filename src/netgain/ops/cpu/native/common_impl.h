@@ -41,8 +41,7 @@ inline F exponential(F x) {
   return mul(p, power_of_two(n));
 }
 
-// Quantises 32 floats (32 / kLanes vectors) to 12 bits: value = scale * (16 * high + low), nearest,
-// ties to even. Values too small for their scale's inverse to be finite become 0.
+// Quantises 32 floats (32 / kLanes vectors) to 12 bits, see formats.h: nearest, ties to even. Values too small for their scale's inverse to be finite become 0.
 inline void quantize_block(const F* x, int64_t row, int64_t block, const QuantizedRows& out) {
   F largest = abs(x[0]);
   for (int i = 1; i < kBlock / kLanes; ++i) largest = max(largest, abs(x[i]));
@@ -56,6 +55,9 @@ inline void quantize_block(const F* x, int64_t row, int64_t block, const Quantiz
 #if defined(NETGAIN_STORES_PLANES)
   static_assert(kBlock == 2 * kLanes && kPlane == kBlock, "two vectors are a block");
   const int32_t sum = store_planes(values, whole(x[0]), whole(x[1]));
+#elif defined(NETGAIN_STORES_WORDS)
+  static_assert(kBlock == 4 * kLanes, "four vectors are a block");
+  const int32_t sum = store_words(values, whole(x[0]), whole(x[1]), whole(x[2]), whole(x[3]));
 #else
   F sums = zero();
   for (int i = 0; i < kBlock / kLanes; ++i) {

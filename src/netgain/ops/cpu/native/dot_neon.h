@@ -53,7 +53,7 @@ inline void add_plane(const uint8_t* payload, int part, const int8_t* values, in
   }
 }
 
-// See dot_vnni.h; the four output features of `part`.
+// As in dot_avx512_vnni.h, for the four output features of `part`.
 template <WeightFormat W, int R>
 inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* /*sums*/, F* out) {
   int32x4_t total[R];

@@ -58,9 +58,12 @@ struct Matrix {
   const uint8_t* tile(int64_t index) const { return data + index * tile_bytes(format, columns); }
 };
 
-// Activations as 12-bit whole numbers in blocks of 32 input features: value = scale * q, where
-// q = 16 * high + low, so that 8-bit dot products serve: weights times `high` and times `low`.
-// (With 8 bits alone one token in thirty was another than with float32, see docs/decisions.)
+// Activations as 12-bit whole numbers in blocks of 32 input features: value = scale * q. (With 8
+// bits one token in thirty was another than with float32, see docs/decisions.) Two layouts:
+//     planes  int8 high[32], low[32] with q = 16 * high + low, so that 8-bit dot products serve:
+//             weights times `high` and times `low`
+//     words   int16 q[32] in the order 0 2 1 3, 4 6 5 7, ...: AVX2, whose 16-bit products add up
+//             two at a time in 32 bits, and AVX-VNNI, which shares its code for everything else
 // Rows are kept in groups of 16, block after block, [rows / 16][blocks][16] of whatever belongs to a
 // block of a row: a group's block is one tile of a matrix unit, and what kernels of several rows
 // need lies side by side.
@@ -70,7 +73,7 @@ inline constexpr int64_t kBlockValues = 2 * kPlane;
 inline constexpr int64_t kRowGroup = 16;
 
 struct QuantizedRows {
-  int8_t* values;  // kBlockValues per block of a row, zero behind the last feature
+  int8_t* values;  // kBlockValues bytes per block of a row, zero behind the last feature
   float* scales;
   int32_t* sums;       // of q
   float* scaled_sums;  // scale * sum

@@ -111,9 +111,23 @@ inline void store_int8(int8_t* p, F x) {
   __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(halves, halves));
 }
-inline int32_t reduce_add_int(F whole) {
-  __m256i words = _mm256_cvtps_epi32(whole);
-  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+#define NETGAIN_STORES_WORDS 1
+// Four vectors of whole numbers q in [-2039, 2039] (rounded here) as 16-bit words in the order of
+// formats.h: 0 2 1 3, 4 6 5 7, ... Returns the sum of q.
+inline int32_t store_words(int8_t* p, F first, F second, F third, F fourth) {
+  const __m256i a = _mm256_cvtps_epi32(first), b = _mm256_cvtps_epi32(second);
+  const __m256i c = _mm256_cvtps_epi32(third), d = _mm256_cvtps_epi32(fourth);
+  const __m256i order =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+  const auto put = [&](int8_t* to, __m256i x, __m256i y) {
+    // Packing works in lanes of 128 bits: the middle quarters change places.
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x, y), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_shuffle_epi8(words, order));
+  };
+  put(p, a, b);
+  put(p + 32, c, d);
+  const __m256i sums = _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d));
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
   __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }

@@ -1,0 +1,97 @@
+"""Waiting, from rates alone.
+
+Sources: Little's law; Pollaczek-Khinchine (M/G/1); Erlang C and Allen-Cunneen (several servers).
+"""
+
+import math
+from dataclasses import dataclass
+
+from netgain.cost.bounds import at_least_zero, count, positive
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How long one server works for one request: mean and squared coefficient of variation."""
+
+    mean_s: float
+    variation: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raises `ConfigurationError` for a mean of 0 or a negative variation."""
+        positive("mean_s", self.mean_s)
+        at_least_zero("variation", self.variation)
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> "Service":
+        """From observed service times."""
+        mean = sum(seconds) / len(seconds)
+        variance = sum((value - mean) ** 2 for value in seconds) / len(seconds)
+        return cls(mean, variance / mean**2)
+
+
+def in_system(rate_per_s: float, time_s: float) -> float:
+    """Little: requests in the system = rate x time each spends there."""
+    return at_least_zero("rate_per_s", rate_per_s) * at_least_zero("time_s", time_s)
+
+
+def utilisation(rate_per_s: float, service: Service, servers: int = 1) -> float:
+    """Share of time the servers work: rate x mean / servers. From 1 on the queue grows for ever."""
+    return at_least_zero("rate_per_s", rate_per_s) * service.mean_s / count("servers", servers)
+
+
+def waiting_s(
+    rate_per_s: float, service: Service, servers: int = 1, arrivals: float = 1.0
+) -> float:
+    """Mean wait in queue: Allen-Cunneen, exact for one server with Poisson arrivals.
+
+    (C_a^2 + C_s^2) / 2 x the wait of M/M/c. `arrivals` is C_a^2, 1 for Poisson. Infinite from a
+    utilisation of 1 on.
+    """
+    load = utilisation(rate_per_s, service, servers)
+    if load >= 1:
+        return math.inf
+    if load == 0:
+        return 0.0
+    memoryless = erlang_c(load * servers, servers) * service.mean_s / (servers * (1 - load))
+    return (arrivals + service.variation) / 2 * memoryless
+
+
+def erlang_c(offered: float, servers: int) -> float:
+    """Chance that an arrival waits, M/M/c; `offered` is rate x mean, below `servers`."""
+    blocked = 1.0
+    for server in range(1, servers + 1):  # Erlang B, recursively: no large factorials.
+        blocked = offered * blocked / (server + offered * blocked)
+    load = offered / servers
+    return blocked / (1 - load + load * blocked)
+
+
+def wait_quantile_s(rate_per_s: float, service: Service, share: float, servers: int = 1) -> float:
+    """Wait that a `share` of requests stays below, the tail taken as exponential.
+
+    Exact for M/M/c; for other service times the tail's mean is that of `waiting_s`.
+    """
+    load = utilisation(rate_per_s, service, servers)
+    if load >= 1:
+        return math.inf
+    if load == 0:
+        return 0.0
+    waits = erlang_c(load * servers, servers)
+    if 1 - share >= waits:
+        return 0.0
+    return waiting_s(rate_per_s, service, servers) / waits * math.log(waits / (1 - share))
+
+
+def closed_loop_rate_per_s(
+    users: int, ttft_s: float, output_tokens: int, tpot_s: float, think_s: float = 0.0
+) -> float:
+    """Requests/s of users who each wait for their answer: N / (think + TTFT + (n - 1) TPOT)."""
+    count("users", users)
+    count("output_tokens", output_tokens)
+    e2e_s = positive("ttft_s", ttft_s) + (output_tokens - 1) * at_least_zero("tpot_s", tpot_s)
+    return users / (at_least_zero("think_s", think_s) + e2e_s)
+
+
+def servers_needed(rate_per_s: float, service: Service, target_utilisation: float) -> int:
+    """Servers that keep utilisation at or below the target."""
+    work = at_least_zero("rate_per_s", rate_per_s) * service.mean_s
+    return max(1, math.ceil(work / positive("target_utilisation", target_utilisation) - 1e-9))

@@ -1,0 +1,76 @@
+"""Experts on ranks: SPEC 10's example, de-duplication, skew."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netgain.cost.expert_traffic import (
+    Copy,
+    RoutedToken,
+    contiguous_placement,
+    crossing_copies,
+    dispatch_bytes,
+    expected_nodes,
+    layer_s,
+    max_over_mean,
+    rank_loads,
+)
+
+
+def test_the_three_tokens_of_the_example_cross_as_they_must() -> None:
+    ranks = contiguous_placement(experts=4, ranks=2)
+    assert ranks == {0: 0, 1: 0, 2: 1, 3: 1}
+    tokens = [
+        RoutedToken("A", 0, (0, 2)),
+        RoutedToken("B", 0, (1, 0)),
+        RoutedToken("C", 1, (3, 1)),
+    ]
+    assert crossing_copies(tokens, ranks) == (Copy("A", 0, 1), Copy("C", 1, 0))
+
+
+def test_two_experts_on_one_far_rank_need_one_copy() -> None:
+    ranks = contiguous_placement(4, 2)
+    assert crossing_copies([RoutedToken("A", 0, (2, 3))], ranks) == (Copy("A", 0, 1),)
+
+
+def test_low_latency_payloads_are_what_deepep_moves() -> None:
+    """R16: 128 tokens x top 8 x 7168 in fp8 are 7.34 MB per rank, 14.7 in bf16."""
+    everything = dispatch_bytes(128, 8, 7168, 1, ranks=256, ranks_per_node=8)
+    assert (everything.inside + everything.between) * 256 / 255 == pytest.approx(7.34e6, rel=1e-3)
+    back = dispatch_bytes(128, 8, 7168, 2, ranks=256, ranks_per_node=8)
+    assert (back.inside + back.between) * 256 / 255 == pytest.approx(14.7e6, rel=2e-3)
+
+
+@given(st.integers(1, 16), st.integers(1, 8), st.integers(1, 16))
+def test_a_node_limit_never_sends_more_between_nodes(top_k: int, limit: int, nodes: int) -> None:
+    each = dispatch_bytes(64, top_k, 1024, 1, 8 * nodes, 8)
+    once = dispatch_bytes(64, top_k, 1024, 1, 8 * nodes, 8, limit, once_per_node=True)
+    assert once.between == pytest.approx(each.between * min(top_k, limit) / top_k)
+    assert once.inside >= each.inside
+
+
+def test_within_one_node_nothing_crosses_between_nodes() -> None:
+    assert dispatch_bytes(64, 8, 1024, 1, ranks=8, ranks_per_node=8).between == 0
+    assert dispatch_bytes(64, 8, 1024, 1, ranks=1, ranks_per_node=8).inside == 0
+
+
+def test_node_limited_routing_bounds_the_nodes_that_a_token_reaches() -> None:
+    assert expected_nodes(8, 8, node_limit=4) == 4
+    assert expected_nodes(8, 8) == pytest.approx(8 * (1 - (7 / 8) ** 8))
+    assert expected_nodes(8, 1) == 1
+
+
+def test_seven_tenths_of_the_tokens_on_one_expert_hold_everyone_up() -> None:
+    tokens = [70.0, 10.0, 10.0, 10.0]
+    loads = rank_loads(tokens, contiguous_placement(4, 4), 4)
+    assert max_over_mean(loads) == pytest.approx(2.8)
+    assert layer_s(1.0, max_over_mean(loads), 0.1, 0.1) == pytest.approx(3.0)
+
+
+def test_overlap_gains_only_what_it_hides() -> None:
+    assert layer_s(1.0, 1.0, 0.2, 0.2, overlapped_s=0.3) == pytest.approx(1.1)
+    assert layer_s(1.0, 1.0, 0.2, 0.2, overlapped_s=9.0) == pytest.approx(1.0)
+
+
+def test_no_load_is_balanced() -> None:
+    assert max_over_mean([0.0, 0.0]) == 1

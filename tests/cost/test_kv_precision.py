@@ -1,0 +1,43 @@
+"""When KV of fewer bits pays: R22 and its break-even."""
+
+import pytest
+
+from netgain.cost.kv_precision import (
+    R22_BF16,
+    R22_FP8,
+    LinearITL,
+    break_even_context_tokens,
+    scaled_kv_bytes_per_token,
+)
+
+
+def test_fp8_kv_loses_latency_below_seven_thousand_tokens() -> None:
+    tokens = break_even_context_tokens(R22_BF16, R22_FP8)
+    assert tokens == pytest.approx(7_000)
+    assert R22_FP8.itl_s(1_000) > R22_BF16.itl_s(1_000)
+    assert R22_FP8.itl_s(10_000) < R22_BF16.itl_s(10_000)
+
+
+def test_at_an_empty_context_fp8_kv_costs_an_eighth_of_a_millisecond_more() -> None:
+    assert R22_FP8.itl_s(0) - R22_BF16.itl_s(0) == pytest.approx(0.14e-3)
+
+
+def test_the_published_slopes_are_these_bandwidths() -> None:
+    assert R22_BF16.read_bytes_per_s(131_072) == pytest.approx(3.0e12, rel=0.01)
+    assert R22_FP8.read_bytes_per_s(65_536) == pytest.approx(2.77e12, rel=0.01)
+
+
+def test_eight_contexts_of_21000_tokens_read_as_slowly_as_was_measured() -> None:
+    """R22c: 13.8 ms predicted, 15.18 measured."""
+    assert R22_BF16.itl_s(8 * 21_000) == pytest.approx(13.8e-3, rel=0.01)
+    assert R22_BF16.itl_s(8 * 21_000) == pytest.approx(15.18e-3, rel=0.15)
+
+
+def test_a_format_that_is_faster_at_once_breaks_even_at_nothing() -> None:
+    assert break_even_context_tokens(LinearITL(2, 2), LinearITL(1, 1)) == 0
+    assert break_even_context_tokens(LinearITL(1, 1), LinearITL(2, 2)) is None
+
+
+def test_scales_are_counted() -> None:
+    assert scaled_kv_bytes_per_token(131_072, 16, 8) == 65_536
+    assert scaled_kv_bytes_per_token(131_072, 16, 8, group_elements=128) == 65_536 + 1_024

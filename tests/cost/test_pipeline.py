@@ -1,0 +1,40 @@
+"""Bubbles."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netgain.cost.pipeline import (
+    decode_bubble,
+    send_bytes,
+    steady_bubble,
+    token_latency_s,
+    training_bubble,
+)
+
+
+@given(st.integers(1, 64), st.integers(1, 512))
+def test_more_microbatches_shrink_the_bubble(stages: int, microbatches: int) -> None:
+    bubble = training_bubble(stages, microbatches)
+    assert 0 <= bubble < 1
+    assert training_bubble(stages, microbatches + 1) <= bubble
+
+
+def test_one_stage_has_no_bubble() -> None:
+    assert training_bubble(1, 1) == 0
+    assert steady_bubble([0.4]) == 0
+    assert training_bubble(4, 1) == 0.75
+
+
+def test_unequal_stages_make_everyone_wait() -> None:
+    assert steady_bubble([1.0, 1.0, 2.0]) == pytest.approx(1 / 3)
+
+
+def test_fewer_batches_than_stages_leave_stages_idle() -> None:
+    assert decode_bubble(4, 1) == 0.75
+    assert decode_bubble(4, 8) == 0
+
+
+def test_a_single_token_sees_every_stage_and_every_send() -> None:
+    assert token_latency_s([0.01, 0.01], 0.001) == pytest.approx(0.021)
+    assert send_bytes(8, 4096, 2) == 65_536
