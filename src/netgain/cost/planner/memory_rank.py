@@ -76,25 +76,30 @@ def rank_section(q: MemoryQuestion, plan: MemoryPlan) -> Section:
             Basis.ASSUMED,
             f"{serving.utilisation:g} x {plan.memory_bytes:,} - {plan.weights_bytes:,} - "
             f"{plan.activation_bytes:,} - {plan.reserve_bytes:,}",
+            "utilisation x memory - weights - activations - reserve",
         ),
         Figure(
             "capacity_tokens", "Tokens of context that fit", plan.capacity_tokens, "tokens",
             Basis.ASSUMED, f"{plan.kv_room_bytes:,} / {plan.kv_token_bytes:,} B, in whole blocks",
+            "capacity = room / bytes per token",
         ),
         Figure(
             "capacity_sequences", f"Sequences of {q.tokens:,} tokens that fit",
             plan.capacity_sequences, "", Basis.ASSUMED,
             f"{plan.kv_room_bytes:,} B of room on a rank; {q.layout.dp} data-parallel copies",
+            "capacity = room / bytes per sequence, windows and states as they are",
         ),
         Figure(
             "shortfall_bytes", "Short by", plan.shortfall_bytes, "bytes", Basis.ASSUMED,
             f"{max(plan.kv_wanted_bytes, plan.kv_longest_bytes):,} B wanted - "
             f"{room:,} B of room",
+            "what is wanted, and one sequence of the longest length",
         ),
         Figure(
             "binding_knob", "The knob that binds", plan.binding.value, "", Basis.ASSUMED,
             f"memory holds {plan.capacity_sequences // q.layout.dp}, max sequences is "
             f"{serving.max_num_seqs}, a step holds {serving.max_batched_tokens} tokens",
+            "the smallest of the four limits",
         ),
     ]  # fmt: skip
     if device.family is Family.SRAM:
