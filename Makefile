@@ -68,6 +68,7 @@ fuzz-http: install
 
 docs: install
 	@$(BIN)/python -m netgain.server.reference docs/http-api.md
+	@$(BIN)/python -m netgain.lab.workloads.reference docs/workloads.md
 
 lint: install
 	@$(BIN)/ruff check .

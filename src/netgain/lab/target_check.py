@@ -1,4 +1,4 @@
-"""Looks at a server before it is measured: is it there, what does it serve, which fields it takes."""
+"""Looks at a server before it is measured: is it there, what it serves, which fields it takes."""
 
 import asyncio
 import os
