@@ -1,5 +1,6 @@
 """The engine that a plan is about: a model, stored in one way, on devices joined in one way."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -185,12 +186,10 @@ def devices_needed(setup: Setup, available: int, sequences: int, tokens: int) ->
     `sequences` only count once several copies share them. Raises `ConfigurationError` where not
     even all of them are enough.
     """
-    for devices in (2**power for power in range(available.bit_length())):
+    for devices in (1 << power for power in range(available.bit_length())):
         if devices > available:
             break
-        tp = max(
-            d for d in range(1, devices + 1) if devices % d == 0 and setup.shape.heads % d == 0
-        )
+        tp = math.gcd(devices, setup.shape.heads)
         layout = Layout(tp=tp, pp=devices // tp)
         if layout.pp > setup.shape.layers:
             continue
