@@ -49,7 +49,7 @@ def test_topologies_are_listed() -> None:
         (("links", "--model", "llama-3-70b"), "--model needs --on"),
         (("links", "pcie4", "--sizes", "many"), "give bytes, such as 64MiB"),
         (("links", "pcie4", "--model", "llama-3.1-405b", "--on", "L4"), "does not fit 4 x L4"),
-        (("links", "pcie4", "--model", "llama-3.1-8b", "--on", "L4", "--tp", "3"), "tp"),
+        (("links", "pcie4", "--model", "llama-3.1-8b", "--on", "L4", "--tp", "64"), "laid out"),
         (("spec", "--acceptance", "1.5"), "acceptance is 1.5"),
         (("spec", "--conditional", "high"), "give numbers with commas"),
         (("spec", "lama-3.1-8b"), "unknown model"),
