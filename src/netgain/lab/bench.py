@@ -39,6 +39,7 @@ from netgain.lab.workloads.token_counter import TokenCounter
 from netgain.lab.workloads.workload import Workload
 
 OnProgress = Callable[[LoadProgress], None]
+WarmUp = Callable[[PromptWriter, int], Iterable[Conversation]]
 _WARMING_CLIENTS: Final = 4
 _MARGIN: Final = 1.5
 """Conversations prepared, over those that a rate leads to expect."""
@@ -48,8 +49,9 @@ _MARGIN: Final = 1.5
 class RunPlan:
     """One run: what is sent, how, and what the server's prefix cache holds when it begins.
 
-    `warm_up` is sent before the run and is no part of it; None, and a warm cache: what the run
-    itself will send. Either `duration_s` or `requests` bounds the run, or the workload does.
+    `warm_up` makes, from the run's writer and seed, what is sent before it and is no part of it;
+    None, and a warm cache: what the run itself will send. `duration_s`, `requests` or the workload
+    bound the run.
     """
 
     workload: Workload
@@ -58,7 +60,7 @@ class RunPlan:
     requests: int | None = None
     seed: int = 0
     cache: CacheState = CacheState.UNDECLARED
-    warm_up: Iterable[Conversation] | None = None
+    warm_up: WarmUp | None = None
     drain_s: float = 30.0
     keep_text: bool = False
 
@@ -109,7 +111,7 @@ class Bench:
                 made = list(itertools.islice(source, _needed(plan)))
                 source, warmed = iter(made), list(warming(made))
             else:
-                warmed = list(plan.warm_up)
+                warmed = list(plan.warm_up(writer, plan.seed))
             self._warm(plan, warmed)
         elif isinstance(plan.load, OpenLoad) and not isinstance(self._counter, LocalCounter):
             # Whoever counts on the server must not do so while it is measured.
@@ -147,6 +149,10 @@ class Bench:
             ),
             nonce=prepared.nonce,
         )
+
+    def capacity_tokens(self) -> int | None:
+        """What the server's KV pool holds; None where it does not say."""
+        return self._control.capacity_tokens()
 
     def close(self) -> None:
         """Closes what was opened beside the load."""

@@ -130,14 +130,15 @@ def run(
 
       netgain bench http://127.0.0.1:8000 --find-rate --slo examples/slo.yaml
     """
+    from netgain.cli.bench.choices import cache_of, tool_of, trim_of
     from netgain.lab.slo_file import read_slo
     from netgain.lab.workloads.registry import parse_workload
 
     level = None if slo is None else read_slo(slo)
-    tool = _tool(as_tool)
-    trim = _trim(warmup, cooldown)
+    tool = tool_of(as_tool)
+    trim = trim_of(warmup, cooldown)
     source = parse_workload(workload, skip_bad_lines=skip_bad_lines)
-    cache_state = _cache(cache)
+    cache_state = cache_of(cache)
     if find_rate and level is None:
         raise ConfigurationError("--find-rate needs a service level: give --slo FILE")
     if find_rate and (rate is not None or concurrency is not None or time_scale is not None):
@@ -207,8 +208,9 @@ def _one_run(
     plot: bool,
 ) -> None:
     from netgain.cli.bench.live import LiveLine
-    from netgain.lab.foreign.tools import as_tool
+    from netgain.cli.bench.show import write_rows
     from netgain.lab.bench_report import report_of
+    from netgain.lab.foreign.tools import as_tool
     from netgain.lab.metrics.run_metrics import measure_run
 
     records_to = records or _runs_folder_file()
@@ -218,10 +220,7 @@ def _one_run(
     foreign = None if tool is None else as_tool(tool, done.header, done.records, slo)
     _show_run(report_of(measured, foreign), done, as_json=as_json, html=html, plot=plot)
     if csv is not None:
-        from netgain.lab.request_rows import requests_table
-        from netgain.report.csv_form import write_csv
-
-        write_csv(requests_table(measured), csv)
+        write_rows(measured, csv)
     typer.echo(f"Records: {records_to}", err=True)
     _end(done, answered=measured.metrics.answered)
 
@@ -236,9 +235,7 @@ def _show_run(
         warnings.append(f"The run ended early ({done.outcome.ended.value}): {done.outcome.reason}.")
     if done.cache.held is False:
         warnings.append(f"Cache {done.cache.text}.")
-    show(
-        with_notes(report, done.notes, tuple(warnings)), as_json=as_json, html=html, plot=plot
-    )
+    show(with_notes(report, done.notes, tuple(warnings)), as_json=as_json, html=html, plot=plot)
 
 
 def _end(done: "BenchRun", *, answered: int) -> None:
@@ -289,7 +286,7 @@ def _search(
     search = RateSearch(slo.attainment, limits)
     header = None
     with LiveLine() as line:
-        while (ask := search.wants) is not None:
+        while (ask := search.wants()) is not None:
             line.label = f"{ask.rate:.3g}/s"
             plan = RunPlan(
                 workload=workload,
@@ -305,7 +302,7 @@ def _search(
                 search.stop(f"{done.outcome.ended.value}: {done.outcome.reason}")
                 break
             search.tell(ask, run_metrics(done.header, done.records, trim=trim, slo=slo))
-    answer = search.answer
+    answer = search.answer()
     show(rate_report(answer, header), as_json=as_json, html=html, plot=plot)
     if answer.outcome in (Outcome.STOPPED, Outcome.NOT_OFFERED):
         raise typer.Exit(1)
@@ -346,34 +343,6 @@ def _load(
     raise ConfigurationError(
         "say how requests come: --rate 4 (per second, open loop) or --concurrency 8 (clients)"
     )
-
-
-def _tool(name: str | None) -> "Tool | None":
-    from netgain.lab.foreign.result import Tool
-
-    if name is None:
-        return None
-    try:
-        return Tool(name)
-    except ValueError:
-        known = ", ".join(tool.value for tool in Tool)
-        raise ConfigurationError(f"--as {name}: choose {known}") from None
-
-
-def _cache(name: str) -> "CacheState":
-    from netgain.lab.run_header import CacheState
-
-    try:
-        return CacheState(name)
-    except ValueError:
-        known = ", ".join(state.value for state in CacheState)
-        raise ConfigurationError(f"--cache {name}: choose {known}") from None
-
-
-def _trim(warmup: str, cooldown: str) -> "TrimRule":
-    from netgain.lab.metrics.trimming import Trim, TrimRule
-
-    return TrimRule(Trim.parse(warmup), Trim.parse(cooldown))
 
 
 def _runs_folder_file() -> Path:

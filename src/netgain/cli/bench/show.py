@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from netgain.lab.metrics.run_metrics import MeasuredRun
     from netgain.report.document import Report
 
 
@@ -35,6 +36,14 @@ def with_notes(report: "Report", notes: tuple[str, ...], warnings: tuple[str, ..
     sections = report.sections
     if notes:
         sections = (*sections, Section("About this run", notes))
-    return dataclasses.replace(
-        report, sections=sections, warnings=(*warnings, *report.warnings)
-    )
+    return dataclasses.replace(report, sections=sections, warnings=(*warnings, *report.warnings))
+
+
+def write_rows(run: "MeasuredRun", path: Path) -> None:
+    """One row per request, as CSV."""
+    from netgain.lab.request_rows import REQUEST_COLUMNS, request_rows
+    from netgain.report.csv_form import write_csv
+    from netgain.report.document import Column, Table
+
+    columns = tuple(Column(name, name) for name in REQUEST_COLUMNS)
+    write_csv(Table("requests", "Requests", columns, tuple(request_rows(run))), path)
