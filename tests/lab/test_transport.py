@@ -18,7 +18,9 @@ from netgain.lab.record import ErrorKind, TokenCounting, Usage
 from netgain.lab.scripted_server.script import Ending, Event, EventKind, Script, UsageMode
 from netgain.lab.target import Dialect
 
-REGULAR = Script(headers_s=0.1, first_s=0.1, role_gap_s=0.1, gap_s=0.1, tokens=4, tokens_per_event=2)
+REGULAR = Script(
+    headers_s=0.1, first_s=0.1, role_gap_s=0.1, gap_s=0.1, tokens=4, tokens_per_event=2
+)
 
 
 def test_every_time_of_a_chat_is_when_its_event_was_written() -> None:

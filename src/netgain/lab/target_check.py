@@ -233,7 +233,7 @@ def _refused(endpoint: Endpoint, path: str, status: int, body: bytes) -> TargetE
             f"{where} answers {status} ({message}): give the right key with --api-key"
         )
     if status in (404, 405):
-        if "model" in message.lower():
+        if path != "/v1/models" and "model" in message.lower():
             return WrongModelError(f"{where} answers {status}: {message}")
         return WrongPathError(
             f"{where} answers {status} ({message}): give the base URL of an OpenAI-compatible "
