@@ -97,6 +97,14 @@ def test_the_cache_of_llama_2_7b(batch: int, length: int, gib: int) -> None:
     assert batch * kv_bytes_per_sequence(shape("Llama-2-7B"), length) == gib * GIB
 
 
+def test_a_linear_attention_layer_keeps_a_32_bit_state_and_a_short_convolution() -> None:
+    hybrid = shape("Qwen3-Next-80B-A3B")
+    state = 36 * (32 * 128 * 128 * 4 + (2 * 16 * 128 + 32 * 128) * 3 * 2)
+    one, two = kv_bytes_per_sequence(hybrid, 1), kv_bytes_per_sequence(hybrid, 2)
+    assert two - one == kv_bytes_per_token(hybrid) == 2 * 12 * 2 * 256 * 2
+    assert one == state + kv_bytes_per_token(hybrid)
+
+
 def test_lengths_are_rounded_up_to_blocks() -> None:
     llama = shape("Llama-2-7B")
     assert kv_bytes_per_sequence(llama, 17, block_tokens=16) == 32 * 524_288

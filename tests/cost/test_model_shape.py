@@ -28,6 +28,7 @@ PUBLISHED = {
     "Qwen3-32B": 32_762_123_264,
     "Qwen3-30B-A3B": 30_532_122_624,
     "Qwen3-235B-A22B": 235_093_634_560,
+    "Qwen3-Next-80B-A3B": 79_674_391_296,
     "gpt-oss-20b": 20_914_757_184,
     "gpt-oss-120b": 116_829_156_672,
     "DeepSeek-V3": 671_026_419_200,
@@ -81,6 +82,10 @@ def test_where_the_embedding_table_does_not_count_the_others_are_active(
     name: str, active: float
 ) -> None:
     assert shape(name).multiplied_parameters == pytest.approx(active, rel=0.02)
+
+
+def test_active_parameters_of_a_hybrid_with_a_shared_expert_are_exact() -> None:
+    assert shape("Qwen3-Next-80B-A3B").active_parameters == 3_874_929_408
 
 
 def test_parts_add_up() -> None:

@@ -270,13 +270,15 @@ def _qwen3_next(fields: ConfigFields) -> _Parts:
     full = GroupedAttention(
         c.heads, c.kv_heads, c.head_dim, c.head_dim, extra=2 * c.head_dim + gate
     )
-    experts = Experts(
-        fields.integer("num_experts"),
-        fields.integer("num_experts_per_tok"),
-        fields.integer("moe_intermediate_size"),
-        fields.integer("shared_expert_intermediate_size", default=0),
-        shared_gate=True,
-    )
+    experts: MLP = DenseMLP(c.intermediate)
+    if fields.has("num_experts"):
+        experts = Experts(
+            fields.integer("num_experts"),
+            fields.integer("num_experts_per_tok"),
+            fields.integer("moe_intermediate_size"),
+            fields.integer("shared_expert_intermediate_size", default=0),
+            shared_gate=True,
+        )
     every = fields.integer("full_attention_interval", default=4)
     kinds = fields.texts("layer_types")
 
@@ -519,6 +521,8 @@ _FAMILIES: Final[dict[str, Callable[[ConfigFields], _Parts]]] = {
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
     "qwen3_next": _qwen3_next,
+    "qwen3_5_text": _qwen3_next,
+    "qwen3_5_moe_text": _qwen3_next,
     "gpt_oss": _gpt_oss,
     "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek,

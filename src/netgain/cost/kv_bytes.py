@@ -98,9 +98,9 @@ def kv_bytes_per_sequence(
     return math.ceil(total)
 
 
-def state_bytes(attention: StateAttention, bytes_per_element: float = 2.0) -> float:
-    """Bytes of one layer's state for one sequence."""
-    return (attention.state_elements + attention.conv_elements) * bytes_per_element
+def state_bytes(attention: StateAttention) -> float:
+    """Bytes of one layer's state for one sequence: the recurrent state 32 bit, the rest 16 bit."""
+    return 4.0 * attention.state_elements + 2.0 * attention.conv_elements
 
 
 def _layer_on_rank(attention: Attention, layout: Layout, kv: KVFormat) -> float:
