@@ -42,10 +42,11 @@ from netgain.lab.record import ErrorKind
 
 _PROGRESS_S: Final = 0.25
 _BEFORE_ZERO_S: Final = 0.2
-_RATE_PER_WORKER: Final = 400.0
+_RATE_PER_WORKER: Final = 800.0  # of 16 events each; a worker more is one more on the same cores
 _CLIENTS_PER_WORKER: Final = 256
 _AHEAD_S: Final = 10.0
 _AHEAD: Final = (64, 4096)
+_SPARE: Final = 8
 _GIVEN_AT_ONCE: Final = 64
 
 
@@ -168,8 +169,8 @@ class _Run:
 
     def _give(self) -> bool:
         """Gives conversations to those who want them; whether there is more to give at once."""
-        if self._exhausted:
-            return False
+        if self._exhausted or not all(worker.ready for worker in self._workers):
+            return False  # those who are there first would get more than their share
         for _ in range(_GIVEN_AT_ONCE):
             worker = max(self._workers, key=lambda worker: worker.wants)
             if worker.wants <= 0:
@@ -292,7 +293,7 @@ def _ahead(plan: LoadPlan, workers: int) -> int:
         case OpenLoad(arrivals):
             wanted = arrivals.mean_rate * _AHEAD_S / workers
         case ClosedLoad(clients):
-            wanted = 4 * clients / workers
+            return math.ceil(clients / workers) + _SPARE
         case _:
             wanted = most
     return min(most, max(least, math.ceil(wanted)))

@@ -1,4 +1,4 @@
-"""Looks at a server before it is measured: is it there, what does it serve, which fields it takes."""
+"""Looks at a server before it is measured: is it there, what it serves, which fields it takes."""
 
 import asyncio
 import os
@@ -233,7 +233,7 @@ def _refused(endpoint: Endpoint, path: str, status: int, body: bytes) -> TargetE
             f"{where} answers {status} ({message}): give the right key with --api-key"
         )
     if status in (404, 405):
-        if "model" in message.lower():
+        if path != "/v1/models" and "model" in message.lower():
             return WrongModelError(f"{where} answers {status}: {message}")
         return WrongPathError(
             f"{where} answers {status} ({message}): give the base URL of an OpenAI-compatible "

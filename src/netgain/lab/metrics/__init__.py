@@ -1,0 +1,1 @@
+"""What users felt, derived from the records of a run."""

@@ -1,0 +1,1 @@
+"""What is asked of a server under test: synthetic traffic, traces, experiments."""

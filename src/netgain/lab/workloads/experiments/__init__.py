@@ -1,0 +1,1 @@
+"""Ready experiments: arms to run, and the report of what came out."""

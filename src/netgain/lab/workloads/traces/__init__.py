@@ -1,0 +1,1 @@
+"""Recorded traffic: public trace formats and netgain's own."""

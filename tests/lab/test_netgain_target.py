@@ -1,0 +1,40 @@
+"""Against a real server: netgain itself, with a tiny random model."""
+
+from pathlib import Path
+
+import msgspec
+from tests.api.serving import serving
+from tests.lab.scripted import load
+from tests.tiny_served import write_tiny_served
+
+from netgain.lab.conversation import Conversation, Turn
+from netgain.lab.load_plan import ClosedLoad, Ended, LoadPlan
+from netgain.lab.target_check import find_target
+from netgain.ledger.record import LedgerJSON
+
+
+def test_a_netgain_server_is_recognised_and_its_ledger_is_in_every_record(tmp_path: Path) -> None:
+    asked = [
+        Conversation(
+            request_class="chat",
+            turns=tuple(Turn(text=text, max_tokens=8, exact_length=True) for text in ("hi", "go")),
+        )
+    ] * 4
+    with serving("--model", str(write_tiny_served(tmp_path / "tiny"))) as server:
+        target = find_target(server.url)
+        assert target.dialect.ledger
+        assert target.dialect.exact_length
+        assert not target.dialect.running_usage
+        outcome, records = load(LoadPlan(target=target, load=ClosedLoad(2)), asked)
+    assert outcome.ended is Ended.COMPLETE
+    assert len(records) == 8
+    for record in records:
+        assert record.failure is None
+        assert record.usage is not None
+        assert record.usage.completion_tokens == 8
+        ledger = msgspec.json.decode(record.ledger, type=LedgerJSON)
+        assert record.sent_s is not None
+        assert record.end_s is not None
+        # The server's part of the time cannot be longer than the client's.
+        assert 0 < ledger.e2e_s <= record.end_s - record.intended_s
+        assert ledger.stages
