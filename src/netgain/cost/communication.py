@@ -7,6 +7,7 @@ reaches only a share of its peak (labelled with its source in `hardware/data/wir
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from netgain.cost.bounds import at_least_zero, count
@@ -229,10 +230,10 @@ def _plain_ways(
 ) -> Iterable[CollectiveCost]:
     """Ring, tree, in-switch and direct: those that make sense for the operation and the graph."""
     ranks = len(group)
-    ring, hop, edge = _ring(topology, group)
-    wide, wide_hop, wide_edge = _all_pairs(topology, group)
+    ring, hop, edge = _ring(topology, tuple(group))
+    wide, wide_hop, wide_edge = _all_pairs(topology, tuple(group))
     switch = _adding_switch(topology, group)
-    meshed = all(len(topology.path(a, b).edges) == 1 for a in group for b in group if a != b)
+    meshed = _meshed(topology, tuple(group))
 
     def cost(
         algorithm: Algorithm, seconds: float, latency: float, rate: float, slow: Edge
@@ -287,7 +288,8 @@ def _plain_ways(
             yield cost(Algorithm.DIRECT, seconds, wide_hop, wide, wide_edge)
 
 
-def _ring(topology: Topology, group: Sequence[str]) -> tuple[float, float, Edge]:
+@lru_cache(maxsize=64)
+def _ring(topology: Topology, group: tuple[str, ...]) -> tuple[float, float, Edge]:
     """Bytes/s of each rank around the ring, latency of its longest hop, its slowest edge."""
     pairs = [(group[i], group[(i + 1) % len(group)]) for i in range(len(group))]
     loads = topology.loads(Flow(a, b, 1.0) for a, b in pairs)
@@ -296,13 +298,20 @@ def _ring(topology: Topology, group: Sequence[str]) -> tuple[float, float, Edge]
     return rate, max(topology.path(a, b).latency_s for a, b in pairs), slow
 
 
-def _all_pairs(topology: Topology, group: Sequence[str]) -> tuple[float, float, Edge]:
+@lru_cache(maxsize=64)
+def _all_pairs(topology: Topology, group: tuple[str, ...]) -> tuple[float, float, Edge]:
     """Bytes/s of each rank when all send to all, latency of the longest path, slowest edge."""
     pairs = [(a, b) for a in group for b in group if a != b]
     loads = topology.loads(Flow(a, b, 1.0) for a, b in pairs)
     slow = min(loads, key=lambda e: e.wire.bytes_per_s * e.wire.collective / loads[e])
     rate = (len(group) - 1) * slow.wire.bytes_per_s * slow.wire.collective / loads[slow]
     return rate, max(topology.path(a, b).latency_s for a, b in pairs), slow
+
+
+@lru_cache(maxsize=64)
+def _meshed(topology: Topology, group: tuple[str, ...]) -> bool:
+    """Whether every pair has a link of its own."""
+    return all(len(topology.path(a, b).edges) == 1 for a in group for b in group if a != b)
 
 
 def _adding_switch(topology: Topology, group: Sequence[str]) -> Edge | None:

@@ -106,6 +106,7 @@ class Topology:
             self._out[edge.source].append(edge)
         self._rates = sorted({edge.wire.bytes_per_s for edge in edges}, reverse=True)
         self._paths: dict[str, dict[str, Path]] = {}
+        self._levels: tuple[float, ...] | None = None
 
     @property
     def machines(self) -> int:
@@ -191,7 +192,7 @@ class Topology:
 
         for index, source in enumerate(self.devices):
             for target in self.devices[index + 1 :]:
-                if self._joined(source, target, least_bytes_per_s):
+                if root(source) != root(target) and self._joined(source, target, least_bytes_per_s):
                     group[root(target)] = root(source)
         found: dict[str, list[str]] = {}
         for device in self.devices:
@@ -200,12 +201,15 @@ class Topology:
 
     def levels(self) -> tuple[float, ...]:
         """The different bandwidths of pairs, fastest first."""
+        if self._levels is not None:
+            return self._levels
         rates = {
             self.pair_bytes_per_s(source, target)
             for index, source in enumerate(self.devices)
             for target in self.devices[index + 1 :]
         }
-        return tuple(sorted(rates, reverse=True))
+        self._levels = tuple(sorted(rates, reverse=True))
+        return self._levels
 
     def fastest_domains(self) -> tuple[tuple[str, ...], ...]:
         """The groups joined at the fastest rate any pair has; single devices stand alone."""
