@@ -12,7 +12,7 @@ CPP_TESTS := $(wildcard tests/ops/*.cpp tests/ops/*/*.cpp tests/ops/*/*.h)
 HOOK := hatch_build.py $(CPU)/build.py $(CPU)/sources.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install native pull serve test fuzz-http lint format bench-peers docs clean
+.PHONY: help install native pull serve test fuzz-http lint format bench-peers bench-tools docs clean
 
 help:
 	@echo "make serve    install, fetch the default model, serve on http://127.0.0.1:8000"
@@ -26,6 +26,8 @@ help:
 	@echo "make native   compile the native CPU library again (CXX=... chooses the compiler)"
 	@echo "make bench-peers   netgain beside llama.cpp, OpenVINO, vLLM and transformers, each in its own"
 	@echo "              environment, made on first use (docs/benchmarks.md); ARGS='--quick' for a first look"
+	@echo "make bench-tools   netgain's load generator beside vllm bench serve and guidellm, each in its own"
+	@echo "              environment; fails where a common metric differs by more than 2 %"
 	@echo "make pull     fetch the default model, unless it is there"
 	@echo "make clean    remove .venv, what was compiled, and caches"
 
@@ -86,6 +88,9 @@ format: install
 bench-peers: install
 	@$(BIN)/netgain pull
 	@$(BIN)/python -m benchmarks.peers --json build/peers.json $(ARGS)
+
+bench-tools: install
+	@$(BIN)/python -m benchmarks.load_tools --json build/load-tools.json $(ARGS)
 
 clean:
 	rm -rf $(VENV) build $(CPU)/native/_native.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -14,6 +14,8 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from netgain.hardware.host import processor_name
+
 JSON = Mapping[str, object]
 _MATTER: Final = (
     *("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16"),
@@ -23,16 +25,8 @@ _MATTER: Final = (
 
 def machine() -> dict[str, object]:
     """Processor, cores and system."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.processor(),
-    )
     return {
-        "cpu": model,
+        "cpu": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         "isa": instruction_sets(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),

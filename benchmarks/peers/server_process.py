@@ -63,6 +63,11 @@ class ServerProcess:
             time.sleep(_POLL_S)
         self.ready_s = time.perf_counter() - began
 
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return self._url
+
     def run(self, workload: Workload, round_: int) -> list[Times]:
         """All sequences of one workload as concurrent streams."""
         return stream_all(self._url, self._model, workload.prompts(round_), workload.new_tokens)

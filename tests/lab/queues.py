@@ -54,7 +54,7 @@ def poisson_run(
         zip(starts, draw.exponential(service_s, count), strict=True)
     ):
         server = min(range(servers), key=free.__getitem__)
-        first = max(start, free[server]) + service
+        first = float(max(start, free[server]) + service)
         free[server] = first
         records.append(answered(index, start, [first + i * token_gap_s for i in range(tokens)]))
     return header(LoadKind.OPEN, duration_s, rate), records

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from netgain._version import __version__
+from netgain.cli.bench.app import app as bench
 from netgain.cli.chat import chat
 from netgain.cli.models import models
 from netgain.cli.plan.app import app as plan_app
@@ -65,4 +66,5 @@ app.command()(run)
 app.command()(pull)
 app.command()(models)
 app.command()(remove)
+app.add_typer(bench)
 app.add_typer(plan_app)

@@ -167,7 +167,10 @@ def _rates(text: str) -> tuple[float | None, float | None, float | None]:
     prompt: list[float] = []
     for match in _RATE.finditer(text):
         value = _number(match[1]) * (1000 if match[2] else 1)
-        near = text[max(0, match.start() - 16) : match.end() + 10]
+        # Words of the same clause say which rate it is.
+        before = re.split(r"[,;]", text[max(0, match.start() - 16) : match.start()])[-1]
+        after = re.split(r"[,;]", text[match.end() : match.end() + 10])[0]
+        near = before + match[0] + after
         if _PROMPT.search(near):
             prompt.append(value)
         elif match[3] or _EACH.search(near):

@@ -1,6 +1,7 @@
 """Memory and cores that this process may use, its control group's limits included."""
 
 import os
+import platform
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,16 @@ def usable_cores() -> int:
     """CPU cores this process may run on, at least 1."""
     affinity = len(os.sched_getaffinity(0))
     return max(1, min(affinity, _cgroup_cores() or affinity))
+
+
+def processor_name() -> str:
+    """As Linux calls it, else as Python does."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
 
 
 def process_age_s() -> float:

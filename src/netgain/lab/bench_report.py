@@ -43,9 +43,9 @@ LABELS: Final = {
     Latency.CLIENT_QUEUEING: "client queueing",
 }
 _DEFINITIONS: Final = (
-    "TTFT: to the first token, reasoning included. E2E: to the last. TPOT = (last - first) / (n - 1), "
-    "none for one token. ITL: an event of k tokens after a gap g gives k times g / k; chunk gaps "
-    "are between events.",
+    "TTFT: to the first token, reasoning included. E2E: to the last. TPOT = (last - first) / "
+    "(n - 1), none for one token. ITL: an event of k tokens after a gap g gives k times g / k; "
+    "chunk gaps are between events.",
     "Brackets are 95 % intervals from blocks in time; a dash is a bound the sample cannot give.",
 )
 
@@ -58,7 +58,7 @@ def bench_report(
     slo: ServiceLevel | None = None,
     tool: Tool | None = None,
 ) -> Report:
-    """The report of a run, made from its file's content alone; with a tool's own numbers if asked."""
+    """The report of a run from its file's content alone; with a tool's own numbers if asked."""
     foreign = None if tool is None else as_tool(tool, header, records, slo)
     return report_of(measure_run(header, records, trim=trim, slo=slo), foreign)
 
@@ -132,9 +132,9 @@ def warnings(metrics: RunMetrics) -> tuple[str, ...]:
     lag = metrics.lag
     if lag is not None and not lag.valid:
         said.append(
-            f"The generator sent late: mean {_time(lag.mean_s)} ({lag.of_mean or 0:.1%} of E2E), p99 "
-            f"{_time(lag.p99_s)} ({lag.of_p99 or 0:.1%} of E2E's p99); {LAG_RULE}. Lower the rate or "
-            "give the client more cores."
+            f"The generator sent late: mean {_time(lag.mean_s)} ({lag.of_mean or 0:.1%} of E2E), "
+            f"p99 {_time(lag.p99_s)} ({lag.of_p99 or 0:.1%} of E2E's p99); {LAG_RULE}. Lower the "
+            "rate or give the client more cores."
         )
     match metrics.saturation.load:
         case Load.SATURATED:
@@ -146,7 +146,8 @@ def warnings(metrics: RunMetrics) -> tuple[str, ...]:
             )
     if 0 < metrics.answered < _FEW:
         said.append(
-            f"Only {metrics.answered} answered requests in the window: tails are guesses. Run longer."
+            f"Only {metrics.answered} answered requests in the window: tails are guesses. Run "
+            "longer."
         )
     if metrics.window.whole and metrics.recorded:
         said.append(f"Nothing was trimmed: {metrics.window.rule}.")
@@ -158,14 +159,15 @@ def warnings(metrics: RunMetrics) -> tuple[str, ...]:
     if metrics.header.cache is CacheState.COLD and cache is not None and cache.hit_requests:
         said.append(
             f"Declared cold, but {cache.hit_requests} of {cache.requests} requests hit the prefix "
-            f"cache ({cache.token_rate:.1%} of their prompt tokens): prompts share prefixes, or the "
-            "cache was not reset."
+            f"cache ({cache.token_rate:.1%} of their prompt tokens): prompts share prefixes, or "
+            "the cache was not reset."
         )
     law = metrics.littles_law
     if metrics.header.load is LoadKind.CLOSED and law is not None and not law.holds:
         said.append(
             f"Little's law fails: {law.expected:.4g} clients, but throughput x time is "
-            f"{law.product:.4g} (tolerance {law.tolerance:.0%}): clients idled or requests are lost."
+            f"{law.product:.4g} (tolerance {law.tolerance:.0%}): clients idled or requests are "
+            "lost."
         )
     return (*said, *_unanswered(metrics), *_token_doubts(metrics))
 

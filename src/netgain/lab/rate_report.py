@@ -20,8 +20,8 @@ from netgain.report.document import (
 
 
 def rate_report(answer: RateAnswer, header: RunHeader | None = None) -> Report:
-    """The answer, the latency-throughput curve and every rate tried; `header` of any of the runs."""
-    warnings = ()
+    """The answer, the latency-throughput curve and every rate tried; `header`: any run's."""
+    warnings: tuple[str, ...] = ()
     if answer.outcome is not Outcome.FOUND:
         warnings = (f"The search ended without a bracket: {answer.outcome.value}.",)
     context: dict[str, Cell] = {"runs": answer.runs, "load_s": answer.load_s}

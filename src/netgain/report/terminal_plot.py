@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -17,6 +17,8 @@ _FRAME: Final = 4
 _HEIGHT: Final = 20
 _TALLEST: Final = 40
 _TICKS: Final = 6
+_FINEST: Final = 400
+"""Steps along an axis, finer than any character: what lies closer is one place."""
 _BAR_WIDTH: Final = 0.8
 _ALONE: Final = "braille"
 _MARKERS: Final = ("●", "x", "+", "o", "*", "#", "@", "%")
@@ -85,9 +87,9 @@ def plot_text(chart: Chart, width: int, *, color: bool) -> str:
     try:
         plot.theme("simple" if color else "colorless")
         plot.plot_size(max(width, _NARROWEST), _height(y, len(drawings), sideways=sideways))
-        for drawing in drawings:
-            _draw(plot, drawing)
         across, up = _extents(drawings)
+        for drawing in drawings:
+            _draw(plot, _thinned(drawing, across, up))
         _rule(plot, "x", x, across)
         _rule(plot, "y", y, up, downwards=downwards)
         lines = plot.build().string().rstrip("\n")
@@ -194,6 +196,26 @@ def _draw(plot: _Plot, drawing: _Drawing) -> None:
         plot.draw(signal.lines() if drawing.joined else signal)
     for x, y in drawing.boxes:
         plot.draw(plot.rectangle(x, y, marker=drawing.marker))
+
+
+def _thinned(drawing: _Drawing, across: _Pair, up: _Pair) -> _Drawing:
+    """Without what falls on a place already drawn: a plot of 100,000 points takes no seconds."""
+
+    def cell(value: float, extent: _Pair) -> int:
+        low, high = extent
+        return round((value - low) / (high - low) * _FINEST) if high > low else 0
+
+    points: list[_Pair] = []
+    last = None
+    for x, y in drawing.points:
+        place = (cell(x, across), cell(y, up))
+        if place != last:
+            points.append((x, y))
+        last = place
+    boxes = {
+        (*(cell(a, across) for a in x), *(cell(b, up) for b in y)): (x, y) for x, y in drawing.boxes
+    }
+    return replace(drawing, points=tuple(points), boxes=tuple(boxes.values()))
 
 
 def _extents(drawings: Sequence[_Drawing]) -> tuple[_Pair, _Pair]:

@@ -155,6 +155,9 @@ class _ServerCollector(Collector):
             load.add_metric([part.name], part.seconds)
         yield load
         if metrics.info is not None:
+            yield _gauge(
+                "netgain_kv_block_tokens", "Tokens in a KV block", metrics.info.kv_block_tokens
+            )
             yield _info(metrics.info)
         yield from self._requests()
 

@@ -22,7 +22,7 @@ def test_lag_is_held_against_e2e_in_the_mean_and_in_the_tail() -> None:
     e2e_s = np.full(100, 1.0)
     fine = Lag.of(LoadKind.OPEN, np.full(100, 0.0099), e2e_s)
     assert fine is not None
-    assert (fine.of_mean, fine.of_p99) == (pytest.approx(0.0099), pytest.approx(0.0099))
+    assert (fine.of_mean, fine.of_p99) == pytest.approx((0.0099, 0.0099))
     assert fine.valid
     late = Lag.of(LoadKind.OPEN, np.full(100, 0.0101), e2e_s)
     assert late is not None

@@ -63,7 +63,7 @@ def test_cuts_in_seconds_shares_and_requests(
     warmup: str, cooldown: str, from_s: float, to_s: float
 ) -> None:
     window = window_of(header(duration_s=10), every_tenth_of_a_second(), warmup, cooldown)
-    assert (window.from_s, window.to_s) == (pytest.approx(from_s), pytest.approx(to_s))
+    assert (window.from_s, window.to_s) == pytest.approx((from_s, to_s))
     assert window.before == round(from_s * 10)
     assert window.after == 100 - round(to_s * 10)
 

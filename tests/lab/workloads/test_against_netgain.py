@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.api.serving import ServerUnderTest, serving
 from tests.lab.workloads.asking import first_prompt
-from tests.tiny_served import write_tiny_served
+from tests.tiny_served import CONTEXT, write_tiny_served
 
 from netgain.lab.conversation import Conversation
 from netgain.lab.run_header import CacheState
@@ -75,6 +75,7 @@ def test_cold_and_warm_runs_are_told_from_what_the_server_counted(
             state, before, after, own_reuse_tokens=own, warmed_tokens=prompt_tokens_of(made)
         ).held
 
+    assert (control.capacity_tokens() or 0) >= CONTEXT
     prepare(CacheState.COLD, control)
     assert run(CacheState.COLD) is True
     assert run(CacheState.COLD) is False

@@ -8,7 +8,7 @@ from tests.lab.workloads.stub_server import answering
 from netgain.lab.conversation import Conversation, Turn
 from netgain.lab.run_header import CacheState
 from netgain.lab.workloads.cache_control import CacheControl, CacheControlError
-from netgain.lab.workloads.cache_counters import CacheCounters, read_counters
+from netgain.lab.workloads.cache_counters import CacheCounters, read_capacity, read_counters
 from netgain.lab.workloads.cache_state import CacheVerdict, prepare, verdict, warming
 from netgain.lab.workloads.expected_reuse import prompt_tokens_of, reuse_within
 from netgain.lab.workloads.prompt_writer import PromptWriter
@@ -64,6 +64,24 @@ def test_sglangs_counters_are_summed_over_tiers() -> None:
 
 def test_other_servers_have_no_counters() -> None:
     assert read_counters("llamacpp:prompt_tokens_total 5\n") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("netgain_kv_blocks 50.0\nnetgain_kv_block_tokens 16.0\n", 800),
+        (
+            'vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="100"} 1.0\n'
+            'vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="20"} 1.0\n',
+            1920,
+        ),
+        ('vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1.0\n', None),
+        ("netgain_kv_blocks 50.0\n", None),
+        (SGLANG, None),
+    ],
+)
+def test_the_size_of_the_pool_is_read_where_it_is_told(text: str, tokens: int | None) -> None:
+    assert read_capacity(text) == tokens
 
 
 def test_a_difference_keeps_what_is_not_counted_unknown() -> None:

@@ -168,3 +168,12 @@ def test_a_model_without_template_cannot_be_chatted_with(tiny_counter: LocalCoun
     bare = LocalCounter(tiny_counter._tokenizer, None, "bare")
     with pytest.raises(ModelError, match="bare has no chat template: send completions"):
         PromptWriter(bare).first(random.Random(0), 50)
+
+
+def test_a_later_turn_of_a_completion_stands_apart_from_the_answer(
+    tiny_plain: PromptWriter,
+) -> None:
+    made = tiny_plain.later(random.Random(1), 50)
+    assert made.text.startswith("\n\n")
+    assert made.tokens == 50
+    assert tiny_plain.given_later("And?").text == "\n\nAnd?"

@@ -2,10 +2,15 @@
 
 import typer
 
+from netgain.cli.plan.cache import cache
 from netgain.cli.plan.check import check
 from netgain.cli.plan.compare_hardware import compare_hardware
+from netgain.cli.plan.knowledge import knowledge
+from netgain.cli.plan.links import links
 from netgain.cli.plan.memory import memory
+from netgain.cli.plan.pd import pd
 from netgain.cli.plan.roofline import roofline
+from netgain.cli.plan.spec import spec
 
 app = typer.Typer(
     name="plan",
@@ -16,5 +21,10 @@ app = typer.Typer(
 )
 app.command()(memory)
 app.command()(roofline)
+app.command()(links)
+app.command()(spec)
+app.command()(pd)
+app.command()(cache)
+app.command()(knowledge)
 app.command("compare-hardware")(compare_hardware)
 app.command()(check)

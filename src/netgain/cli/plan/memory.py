@@ -50,7 +50,8 @@ def memory(
     from netgain.cli.plan.output import show
     from netgain.cost.layout import Layout
     from netgain.cost.memory import Serving
-    from netgain.cost.planner.memory_plan import MemoryAsk, answer_memory
+    from netgain.cost.planner.memory_ask import MemoryAsk
+    from netgain.cost.planner.memory_plan import answer_memory
     from netgain.cost.precision import kv_format
     from netgain.errors import ConfigurationError
 

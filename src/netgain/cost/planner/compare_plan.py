@@ -143,8 +143,8 @@ def _axes_section(ask: CompareAsk) -> Section:
         Column("domain", "Domain"),
         Column("host", "Host, one way", "bytes/s", Basis.ASSUMED),
         Column("power", "Power", "W", Basis.ASSUMED),
-        Column("flops_per_w", "FLOP/s per W", "", Basis.ASSUMED),
-        Column("bytes_per_w", "Bytes/s per W", "", Basis.ASSUMED),
+        Column("flops_per_w", "Rate per W", "FLOP/s", Basis.ASSUMED),
+        Column("bytes_per_w", "Bandwidth per W", "bytes/s", Basis.ASSUMED),
         Column("price", "$ per hour", "$", Basis.ASSUMED),
     )
     return Section(

@@ -1,5 +1,6 @@
 """The engine that a plan is about: a model, stored in one way, on devices joined in one way."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,9 +19,10 @@ from netgain.cost.placement import Placement, place
 from netgain.cost.precision import KVFormat, WeightFormat
 from netgain.cost.roofline import ASSUMED_EFFICIENCY, Efficiency, RooflineModel
 from netgain.cost.step_work import decode
+from netgain.errors import ConfigurationError
 from netgain.hardware.device import Device
 from netgain.hardware.topology import Topology
-from netgain.report.document import Basis, Figure
+from netgain.report.document import Basis
 
 GRAPH_LAUNCH_S: Final = 8e-6
 """A collective inside a captured graph or a custom kernel: assumed, no launch from the host."""
@@ -178,6 +180,24 @@ class CollectiveSeconds:
         return seconds
 
 
-def exact(name: str, label: str, value: float, unit: str, arithmetic: str = "") -> Figure:
-    """A figure that follows from the question alone."""
-    return Figure(name, label, value, unit, Basis.EXACT, arithmetic)
+def devices_needed(setup: Setup, available: int, sequences: int, tokens: int) -> int:
+    """Devices that one copy needs to hold one sequence of this length and its weights.
+
+    `sequences` only count once several copies share them. Raises `ConfigurationError` where not
+    even all of them are enough.
+    """
+    for devices in (1 << power for power in range(available.bit_length())):
+        if devices > available:
+            break
+        tp = math.gcd(devices, setup.shape.heads)
+        layout = Layout(tp=tp, pp=devices // tp)
+        if layout.pp > setup.shape.layers:
+            continue
+        share = max(1, sequences * devices // available)
+        if replace(setup, layout=layout).memory(share, tokens).fits:
+            return devices
+    raise ConfigurationError(
+        f"{setup.shape.name} in {setup.weights.name} does not fit {available} x "
+        f"{setup.device.name}: name more devices, a larger one, or a narrower --precision; "
+        "`netgain plan memory` says what is short"
+    )

@@ -1,12 +1,14 @@
 """A server's prefix cache from outside: its counters, and forgetting what it holds."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 import httpx
 
 from netgain.errors import NetgainError
-from netgain.lab.workloads.cache_counters import CacheCounters, read_counters
+from netgain.lab.workloads.cache_counters import CacheCounters, read_capacity, read_counters
+
+Value = TypeVar("Value")
 
 _TIMEOUT_S: Final = 30.0
 _RESETS: Final = ("/reset_prefix_cache", "/flush_cache")
@@ -28,13 +30,11 @@ class CacheControl:
 
     def counters(self) -> CacheCounters | None:
         """None where the server has no `/metrics`, or none that speak of a prefix cache."""
-        answer = self._ask("GET", "/metrics")
-        if answer.status_code != httpx.codes.OK:
-            return None
-        try:
-            return read_counters(answer.text)
-        except ValueError:
-            return None
+        return self._read(read_counters)
+
+    def capacity_tokens(self) -> int | None:
+        """What the KV pool holds; None where the server does not say."""
+        return self._read(read_capacity)
 
     def reset(self) -> str | None:
         """Empties the cache; the route that did it, None where the server has none.
@@ -56,6 +56,15 @@ class CacheControl:
     def close(self) -> None:
         """Closes the connection."""
         self._http.close()
+
+    def _read(self, reader: Callable[[str], Value | None]) -> Value | None:
+        answer = self._ask("GET", "/metrics")
+        if answer.status_code != httpx.codes.OK:
+            return None
+        try:
+            return reader(answer.text)
+        except ValueError:
+            return None
 
     def _ask(self, method: str, route: str) -> httpx.Response:
         try:

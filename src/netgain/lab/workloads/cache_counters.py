@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +71,7 @@ def read_counters(prometheus_text: str) -> CacheCounters | None:
     A counter with several sets of labels is summed. Raises `ValueError` for text that is not
     Prometheus'.
     """
-    totals: dict[str, float] = {}
-    for name, value in _samples(prometheus_text):
-        totals[name] = totals.get(name, 0.0) + value
+    totals = _totals(prometheus_text)
     for names in _DIALECTS:
         found = {
             key: next((totals[name] for name in choices if name in totals), None)
@@ -84,10 +83,39 @@ def read_counters(prometheus_text: str) -> CacheCounters | None:
     return None
 
 
-def _samples(text: str) -> Iterator[tuple[str, float]]:
+def read_capacity(prometheus_text: str) -> int | None:
+    """Tokens the server's KV pools hold together, from the same text; None where it does not say.
+
+    netgain: `netgain_kv_blocks` x `netgain_kv_block_tokens`. vLLM: the labels of
+    `vllm:cache_config_info`, one an engine.
+    """
+    totals = _totals(prometheus_text)
+    blocks, block_tokens = (
+        totals.get(name) for name in ("netgain_kv_blocks", "netgain_kv_block_tokens")
+    )
+    if blocks and block_tokens:
+        return int(blocks * block_tokens)
+    engines = [
+        (sample.labels.get("num_gpu_blocks", ""), sample.labels.get("block_size", ""))
+        for sample in _samples(prometheus_text)
+        if sample.name == "vllm:cache_config_info"
+    ]
+    if not engines or not all(part.isdecimal() for engine in engines for part in engine):
+        return None
+    return sum(int(count) * int(size) for count, size in engines)
+
+
+def _totals(text: str) -> dict[str, float]:
+    """Every sample's value by its name, summed over labels."""
+    totals: dict[str, float] = {}
+    for sample in _samples(text):
+        totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+    return totals
+
+
+def _samples(text: str) -> Iterator[Sample]:
     for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            yield sample.name, sample.value
+        yield from family.samples
 
 
 def _difference(later: float | None, earlier: float | None) -> float | None:

@@ -144,6 +144,7 @@ class PromptWriter:
 
         As short as can be where that is too few; `raised` counts those.
         """
+        before = f"{self._turn_break}{before}"
         try:
             text, counted = self._composed(rng, tokens, before, after, later=True, system=None)
         except PromptTooShortError as error:
@@ -166,6 +167,7 @@ class PromptWriter:
 
     def given_later(self, text: str) -> Written:
         """A later turn whose text is given."""
+        text = f"{self._turn_break}{text}"
         return Written(text, self._count_later(text) if self.counter.exact else None)
 
     def framing(self, system: str | None = None) -> Framing:
@@ -175,6 +177,11 @@ class PromptWriter:
             found = self._measured_framing(system)
             self._framings[system] = found
         return found
+
+    @property
+    def _turn_break(self) -> str:
+        """Where no template does it, a turn is kept apart from the answer before it."""
+        return "" if self.chat else "\n\n"
 
     def _composed(
         self,

@@ -121,7 +121,7 @@ def plan_cache(question: CacheQuestion) -> Report:
             _tiers(q, steps, rows),
             _hit_rates(q, parts, random, aware, float(fastest["warm"] or 0.0)),
             _loses(q, parts),
-            _fp8(q, steps),
+            _fp8(steps),
         ),
         verdict=_verdict(q, parts, rows, random, aware),
         warnings=(
@@ -353,7 +353,7 @@ def _loses(q: CacheQuestion, p: _Parts) -> Section:
     )
 
 
-def _fp8(q: CacheQuestion, steps: StepCosts) -> Section:
+def _fp8(steps: StepCosts) -> Section:
     """FP8 KV: the overhead measured for R22, against what halving the reads saves here."""
     near, far = (steps.seconds(decode(1, context)) for context in (1024, 33_792))
     slope = (far - near) / 32_768

@@ -46,8 +46,8 @@ class SpecQuestion:
     """A target, a drafter, and the traffic.
 
     The drafter is a model (`draft`, `draft_weights`) whose steps are timed on the same device, or
-    a `draft_ratio`: one drafted token's time over a plain step's at batch 1, growing with neither
-    (heads, n-gram: about 0). `conditional` is measured acceptance per position and overrides
+    a `draft_ratio`: one drafted token's time over a plain step's, at every batch (heads: some
+    hundredths, n-gram: about 0). `conditional` is measured acceptance per position and overrides
     `acceptance`. `over_s` is what an iteration costs on top.
     """
 
@@ -101,7 +101,6 @@ class _Times:
         self._target = question.setup.steps()
         self._draft = self._drafter()
         self._known: dict[tuple[int, int], IterationTimes] = {}
-        self._alone_s = self._target.seconds(decode(1, question.context_tokens))
 
     def of(self, batch: int, depth: int) -> IterationTimes:
         key = (batch, depth)
@@ -112,7 +111,7 @@ class _Times:
             if self._draft is not None:
                 drafted = self._draft.seconds(decode(batch, context))
             else:
-                drafted = self._q.draft_ratio * self._alone_s
+                drafted = self._q.draft_ratio * plain
             self._known[key] = IterationTimes(plain, drafted, scored, self._q.over_s)
         return self._known[key]
 

@@ -1,0 +1,1 @@
+"""netgain's load generator beside load tools that their users trust."""

@@ -1,0 +1,1 @@
+"""`netgain bench`."""

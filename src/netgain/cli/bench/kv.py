@@ -1,0 +1,69 @@
+"""`netgain bench kv`."""
+
+from typing import Annotated
+
+import typer
+
+from netgain.cli.bench import options
+
+_SMALL_POOL = "64MiB"
+
+
+def kv(
+    url: Annotated[
+        str | None,
+        typer.Argument(help="A running server.", show_default="netgain's own, started as needed"),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="What netgain's own server serves.")
+    ] = "default",
+    tokenizer: options.TokenizerName = None,
+    prefix: Annotated[int, typer.Option(help="Tokens of each prefix.")] = 1024,
+    suffix: Annotated[int, typer.Option(help="Tokens of each question after it.")] = 64,
+    answer: Annotated[int, typer.Option(help="Tokens of each answer.")] = 16,
+    requests: Annotated[int, typer.Option("--requests", "-n", help="Requests of each arm.")] = 30,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", help="Clients; 1 keeps queueing out of TTFT.")
+    ] = 1,
+    seed: options.Seed = 0,
+    html: options.Html = None,
+    as_json: options.AsJson = False,
+    plot: options.Plot = False,
+) -> None:
+    """What the prefix cache saves and costs: off, cold, warm, mixed, and too small.
+
+    Without a URL netgain starts servers of its own, one for each setting that an arm needs. Arms
+    that the engine cannot do yet (tiers below the device) are listed as not available.
+
+    Examples:
+
+      netgain bench kv
+
+      netgain bench kv http://127.0.0.1:8000 --prefix 512 -n 20 --html kv.html
+    """
+    from netgain.cli.bench.experiment import Server, run_and_show
+    from netgain.lab.workloads.experiments.kv_cache import KVSettings, kv_experiment, kv_report
+
+    server = Server(url, model, tokenizer)
+    small: tuple[str, ...] = () if url is not None else ("--kv-memory", _SMALL_POOL)
+    # Asked before, since how many prefixes overfill the pool depends on it.
+    with server.bench(small) as bench:
+        capacity = bench.capacity_tokens()
+    settings = KVSettings(
+        prefix_tokens=prefix,
+        suffix_tokens=suffix,
+        answer_tokens=answer,
+        requests=requests,
+        concurrency=concurrency,
+        capacity_tokens=capacity,
+        saturated_flags=small,
+    )
+    run_and_show(
+        kv_experiment(settings),
+        kv_report,
+        server,
+        seed=seed,
+        as_json=as_json,
+        html=html,
+        plot=plot,
+    )

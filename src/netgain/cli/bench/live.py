@@ -1,0 +1,53 @@
+"""A line that says how a run stands, on standard error, where that is a terminal."""
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from netgain.report.units import quantity
+
+if TYPE_CHECKING:
+    from netgain.lab.load_plan import LoadProgress
+
+
+class LiveLine:
+    """Shows `LoadProgress`; nothing where standard error is no terminal."""
+
+    def __init__(self, label: str = "") -> None:
+        self.label = label
+        self._shown = sys.stderr.isatty()
+        self._width = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._write("")
+
+    def show(self, progress: "LoadProgress") -> None:
+        """The run as it stands."""
+        if not self._shown:
+            return
+        of = f" of {progress.duration_s:.0f}" if progress.duration_s else ""
+        per_s = progress.output_tokens / max(progress.elapsed_s, 1e-3)
+        parts = [
+            f"{max(progress.elapsed_s, 0.0):.0f}{of} s",
+            f"{progress.sent} sent",
+            f"{progress.in_flight} under way",
+            f"{progress.answered} answered",
+            f"{per_s:.0f} tok/s",
+            f"lag {quantity(progress.mean_lag_s, 's')}",
+        ]
+        parts += [f"{count} {kind.value}" for kind, count in progress.errors.items() if count]
+        self._write("  ".join([self.label, *parts] if self.label else parts))
+
+    def _write(self, text: str) -> None:
+        if self._shown and (text or self._width):
+            sys.stderr.write("\r" + text.ljust(self._width) + ("" if text else "\r"))
+            sys.stderr.flush()
+            self._width = len(text)

@@ -1,0 +1,66 @@
+"""`netgain bench report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netgain.cli.bench import options
+
+
+def report(
+    records: Annotated[Path, typer.Argument(help="A run's file, as --records names it.")],
+    slo: Annotated[Path | None, typer.Option(help="A service level file.")] = None,
+    warmup: Annotated[
+        str, typer.Option(help="What is left out at the start: auto, none, 5s, 10% or a count.")
+    ] = "auto",
+    cooldown: Annotated[
+        str, typer.Option(help="What is left out at the end: auto, none, 5s, 10% or a count.")
+    ] = "auto",
+    as_tool: Annotated[
+        str | None,
+        typer.Option("--as", help="Add the numbers as vllm, guidellm or aiperf defines them."),
+    ] = None,
+    skip_bad_lines: Annotated[
+        bool, typer.Option(help="Leave lines out that cannot be read, and say so.")
+    ] = False,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write one row per request to this file.")
+    ] = None,
+    html: options.Html = None,
+    as_json: options.AsJson = False,
+    plot: options.Plot = False,
+) -> None:
+    """Make the report of a run again, from its records alone, with another SLO or trim.
+
+    Examples:
+
+      netgain bench report run.jsonl --slo examples/slo.yaml --html run.html
+
+      netgain bench report run.jsonl --as vllm
+    """
+    from netgain.cli.bench.choices import tool_of, trim_of
+    from netgain.cli.bench.show import show, with_notes, write_rows
+    from netgain.lab.bench_report import report_of
+    from netgain.lab.foreign.tools import as_tool as as_its_tool
+    from netgain.lab.metrics.run_metrics import measure_run
+    from netgain.lab.run_file import read_run
+    from netgain.lab.slo_file import read_slo
+
+    tool = tool_of(as_tool)
+    level = None if slo is None else read_slo(slo)
+    found = read_run(records, skip_broken=skip_bad_lines)
+    measured = measure_run(found.header, found.records, trim=trim_of(warmup, cooldown), slo=level)
+    foreign = None if tool is None else as_its_tool(tool, found.header, found.records, level)
+    warnings = ["The file's last line was cut off and is left out."] if found.torn else []
+    if found.skipped:
+        lines = ", ".join(map(str, found.skipped[:10]))
+        warnings.append(f"{len(found.skipped)} lines could not be read and are left out: {lines}.")
+    show(
+        with_notes(report_of(measured, foreign), (), tuple(warnings)),
+        as_json=as_json,
+        html=html,
+        plot=plot,
+    )
+    if csv is not None:
+        write_rows(measured, csv)

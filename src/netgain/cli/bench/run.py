@@ -1,0 +1,362 @@
+"""`netgain bench URL`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from netgain.cli.bench import options
+from netgain.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from netgain.lab.bench import Bench, BenchRun, RunPlan
+    from netgain.lab.foreign.result import Tool
+    from netgain.lab.load_plan import Load
+    from netgain.lab.metrics.trimming import TrimRule
+    from netgain.lab.run_header import CacheState
+    from netgain.lab.slo import ServiceLevel
+    from netgain.lab.workloads.workload import Workload
+    from netgain.report.document import Report
+
+_DURATION_S = 30.0
+
+
+def run(
+    url: options.Url,
+    workload: Annotated[
+        str,
+        typer.Option(
+            "--workload",
+            "-w",
+            help="A name such as chat, rag, code, synthetic:prompt=256,answer=64, "
+            "mix:chat=0.7,rag=0.3, or a trace's file; docs/workloads.md has all.",
+        ),
+    ] = "chat",
+    rate: Annotated[
+        float | None, typer.Option("--rate", "-r", help="Requests per second, open loop.")
+    ] = None,
+    arrivals: Annotated[
+        str,
+        typer.Option(
+            help="poisson, constant, gamma:SHAPE, ramp:LAST, or step:FACTOR:FROM:TO, with --rate."
+        ),
+    ] = "poisson",
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", "-c", help="Clients, closed loop.")
+    ] = None,
+    time_scale: Annotated[
+        float | None,
+        typer.Option(help="Replay a trace's own times, multiplied by this: 0.5 is twice as fast."),
+    ] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(
+            "--duration", "-d", help="Seconds in which requests are begun.", show_default="30"
+        ),
+    ] = None,
+    requests: Annotated[
+        int | None, typer.Option("--requests", "-n", help="Begin at most so many requests.")
+    ] = None,
+    model: options.Model = None,
+    api: options.ApiName = "chat",
+    api_key: options.ApiKey = None,
+    header: options.Header = None,
+    body: options.Body = None,
+    timeout: options.Timeout = 600.0,
+    stream: Annotated[bool, typer.Option(help="Ask for streamed answers.")] = True,
+    tokenizer: options.TokenizerName = None,
+    seed: options.Seed = 0,
+    cache: Annotated[
+        str,
+        typer.Option(
+            help="cold (emptied before the run), warm (a pass is sent first), or undeclared."
+        ),
+    ] = "undeclared",
+    slo: Annotated[
+        Path | None, typer.Option(help="A service level file, such as examples/slo.yaml.")
+    ] = None,
+    find_rate: Annotated[
+        bool, typer.Option("--find-rate", help="Search the highest rate that meets --slo.")
+    ] = False,
+    highest_rate: Annotated[
+        float, typer.Option(help="Where the search ends, requests per second.")
+    ] = 4096.0,
+    budget: Annotated[
+        float | None, typer.Option(help="Seconds of load that the search may spend.")
+    ] = None,
+    warmup: Annotated[
+        str,
+        typer.Option(help="What is left out at the start: auto, none, seconds (5s) or a count."),
+    ] = "auto",
+    cooldown: Annotated[
+        str, typer.Option(help="What is left out at the end: auto, none, seconds or a count.")
+    ] = "auto",
+    drain: Annotated[
+        float, typer.Option(help="Seconds that requests under way have left at the end.")
+    ] = 30.0,
+    as_tool: Annotated[
+        str | None,
+        typer.Option("--as", help="Add the numbers as vllm, guidellm or aiperf defines them."),
+    ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep every request's record in this file; netgain bench report reads it.",
+            show_default="in netgain's folder for runs",
+        ),
+    ] = None,
+    keep_text: Annotated[bool, typer.Option(help="Keep the answers in the records.")] = False,
+    skip_bad_lines: Annotated[
+        bool, typer.Option(help="Leave broken lines of a trace out, and count them.")
+    ] = False,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write one row per request to this file.")
+    ] = None,
+    html: options.Html = None,
+    as_json: options.AsJson = False,
+    plot: options.Plot = False,
+) -> None:
+    """Load one server, and report what its users felt.
+
+    With --rate, requests come at their own times, whether or not earlier ones were answered, and
+    latency counts from the time a request was meant to be sent. With --concurrency, so many clients
+    each send when they were answered.
+
+    Examples:
+
+      netgain bench http://127.0.0.1:8000 --workload chat --rate 4 --duration 30
+
+      netgain bench http://127.0.0.1:8000 -w rag -c 8 -n 200 --cache cold --html run.html
+
+      netgain bench http://127.0.0.1:8000 --find-rate --slo examples/slo.yaml
+    """
+    from netgain.cli.bench.choices import cache_of, tool_of, trim_of
+    from netgain.lab.slo_file import read_slo
+    from netgain.lab.workloads.registry import parse_workload
+
+    level = None if slo is None else read_slo(slo)
+    tool = tool_of(as_tool)
+    trim = trim_of(warmup, cooldown)
+    source = parse_workload(workload, skip_bad_lines=skip_bad_lines)
+    cache_state = cache_of(cache)
+    if find_rate and level is None:
+        raise ConfigurationError("--find-rate needs a service level: give --slo FILE")
+    if find_rate and (rate is not None or concurrency is not None or time_scale is not None):
+        raise ConfigurationError("--find-rate chooses the rate itself: leave --rate and others out")
+    if duration is not None and not duration > 0:
+        raise ConfigurationError(f"--duration {duration:g}: give seconds above 0")
+    if requests is not None and requests < 1:
+        raise ConfigurationError(f"--requests {requests}: give 1 or more")
+    load = None if find_rate else _load(source, rate, arrivals, concurrency, time_scale, duration)
+    target = options.find(
+        url,
+        model=model,
+        api=api,
+        api_key=api_key,
+        headers=header,
+        body=body,
+        timeout_s=timeout,
+        stream=stream,
+    )
+    bench = options.bench_of(target, tokenizer)
+    if load is None:
+        assert level is not None
+        _search(
+            bench,
+            source,
+            level,
+            duration_s=duration or _DURATION_S,
+            highest_rate=highest_rate,
+            budget_s=budget,
+            arrivals=arrivals,
+            seed=seed,
+            cache=cache_state,
+            trim=trim,
+            drain_s=drain,
+            as_json=as_json,
+            html=html,
+            plot=plot,
+        )
+        return
+    from netgain.lab.bench import RunPlan
+
+    bounded = requests is not None or source.size is not None
+    plan = RunPlan(
+        workload=source,
+        load=load,
+        duration_s=duration if duration is not None or bounded else _DURATION_S,
+        requests=requests,
+        seed=seed,
+        cache=cache_state,
+        drain_s=drain,
+        keep_text=keep_text,
+    )
+    _one_run(bench, plan, level, trim, tool, records, csv, html, as_json=as_json, plot=plot)
+
+
+def _one_run(
+    bench: "Bench",
+    plan: "RunPlan",
+    slo: "ServiceLevel | None",
+    trim: "TrimRule",
+    tool: "Tool | None",
+    records: Path | None,
+    csv: Path | None,
+    html: Path | None,
+    *,
+    as_json: bool,
+    plot: bool,
+) -> None:
+    from netgain.cli.bench.live import LiveLine
+    from netgain.cli.bench.show import write_rows
+    from netgain.lab.bench_report import report_of
+    from netgain.lab.foreign.tools import as_tool
+    from netgain.lab.metrics.run_metrics import measure_run
+
+    records_to = records or _runs_folder_file()
+    with LiveLine() as line:
+        done = bench.run(plan, line.show, records_to)
+    measured = measure_run(done.header, done.records, trim=trim, slo=slo)
+    foreign = None if tool is None else as_tool(tool, done.header, done.records, slo)
+    _show_run(report_of(measured, foreign), done, as_json=as_json, html=html, plot=plot)
+    if csv is not None:
+        write_rows(measured, csv)
+    typer.echo(f"Records: {records_to}", err=True)
+    _end(done, answered=measured.metrics.answered)
+
+
+def _show_run(
+    report: "Report", done: "BenchRun", *, as_json: bool, html: Path | None, plot: bool
+) -> None:
+    from netgain.cli.bench.show import show, with_notes
+
+    warnings = []
+    if done.outcome.reason:
+        warnings.append(f"The run ended early ({done.outcome.ended.value}): {done.outcome.reason}.")
+    if done.cache.held is False:
+        warnings.append(f"Cache {done.cache.text}.")
+    show(with_notes(report, done.notes, tuple(warnings)), as_json=as_json, html=html, plot=plot)
+
+
+def _end(done: "BenchRun", *, answered: int) -> None:
+    """Exits with 1 when the run did not go to its end, or nothing was answered."""
+    from netgain.lab.load_plan import Ended
+
+    if done.outcome.ended is Ended.INTERRUPTED:
+        raise typer.Exit(130)
+    if done.outcome.ended is not Ended.COMPLETE or not answered:
+        raise typer.Exit(1)
+
+
+def _search(
+    bench: "Bench",
+    workload: "Workload",
+    slo: "ServiceLevel",
+    *,
+    duration_s: float,
+    highest_rate: float,
+    budget_s: float | None,
+    arrivals: str,
+    seed: int,
+    cache: "CacheState",
+    trim: "TrimRule",
+    drain_s: float,
+    as_json: bool,
+    html: Path | None,
+    plot: bool,
+) -> None:
+    import math
+
+    from netgain.cli.bench.live import LiveLine
+    from netgain.cli.bench.show import show
+    from netgain.lab.arrivals_text import parse_arrivals
+    from netgain.lab.bench import RunPlan
+    from netgain.lab.load_plan import Ended, OpenLoad
+    from netgain.lab.metrics.run_metrics import run_metrics
+    from netgain.lab.rate_report import rate_report
+    from netgain.lab.rate_search import Outcome, RateSearch, SearchLimits
+    from netgain.lab.workloads.seeds import repeat_seed
+
+    limits = SearchLimits(
+        first=min(1.0, highest_rate),
+        highest=highest_rate,
+        duration_s=duration_s,
+        budget_s=math.inf if budget_s is None else budget_s,
+    )
+    search = RateSearch(slo.attainment, limits)
+    header = None
+    with LiveLine() as line:
+        while (ask := search.wants()) is not None:
+            line.label = f"{ask.rate:.3g}/s"
+            plan = RunPlan(
+                workload=workload,
+                load=OpenLoad(parse_arrivals(arrivals, ask.rate, ask.duration_s)),
+                duration_s=ask.duration_s,
+                seed=repeat_seed(seed, ask.repeat),
+                cache=cache,
+                drain_s=drain_s,
+            )
+            done = bench.run(plan, line.show)
+            header = done.header
+            if done.outcome.ended is not Ended.COMPLETE:
+                search.stop(f"{done.outcome.ended.value}: {done.outcome.reason}")
+                break
+            search.tell(ask, run_metrics(done.header, done.records, trim=trim, slo=slo))
+    answer = search.answer()
+    show(rate_report(answer, header), as_json=as_json, html=html, plot=plot)
+    if answer.outcome in (Outcome.STOPPED, Outcome.NOT_OFFERED):
+        raise typer.Exit(1)
+
+
+def _load(
+    workload: "Workload",
+    rate: float | None,
+    arrivals: str,
+    concurrency: int | None,
+    time_scale: float | None,
+    duration_s: float | None,
+) -> "Load":
+    from netgain.lab.arrivals_text import parse_arrivals
+    from netgain.lab.load_plan import ClosedLoad, OpenLoad, ReplayLoad
+
+    given = [
+        name
+        for name, value in (
+            ("--rate", rate),
+            ("--concurrency", concurrency),
+            ("--time-scale", time_scale),
+        )
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise ConfigurationError(f"{' and '.join(given)} exclude each other: give one of them")
+    if rate is not None:
+        return OpenLoad(parse_arrivals(arrivals, rate, duration_s or _DURATION_S))
+    if concurrency is not None:
+        return ClosedLoad(concurrency)
+    if workload.timed:
+        return ReplayLoad(1.0 if time_scale is None else time_scale)
+    if time_scale is not None:
+        raise ConfigurationError(
+            f"workload {workload.name} has no times of its own to scale: give --rate"
+        )
+    raise ConfigurationError(
+        "say how requests come: --rate 4 (per second, open loop) or --concurrency 8 (clients)"
+    )
+
+
+def _runs_folder_file() -> Path:
+    """A new file's name in the user's folder for runs."""
+    import time
+
+    import platformdirs
+
+    folder = platformdirs.user_state_path("netgain") / "runs"
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = time.strftime("%Y%m%d-%H%M%S")
+    path = folder / f"{stem}.jsonl"
+    number = 2
+    while path.exists():
+        path = folder / f"{stem}-{number}.jsonl"
+        number += 1
+    return path

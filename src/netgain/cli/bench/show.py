@@ -1,0 +1,49 @@
+"""The one place that renders what a bench command found."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from netgain.lab.metrics.run_metrics import MeasuredRun
+    from netgain.report.document import Report
+
+
+def show(report: "Report", *, as_json: bool, html: Path | None, plot: bool) -> None:
+    """Prints a report as text or JSON, and writes it as a page where asked to."""
+    if html is not None:
+        from netgain.report.page import write_page
+
+        write_page(report, html)
+    if as_json:
+        from netgain.report.json_form import json_text
+
+        typer.echo(json_text(report), nl=False)
+        return
+    from netgain.report.terminal import print_report
+
+    print_report(report, plot=plot)
+    if html is not None:
+        typer.echo(f"Page: {html}")
+
+
+def with_notes(report: "Report", notes: tuple[str, ...], warnings: tuple[str, ...]) -> "Report":
+    """The report with more to know about the run."""
+    from netgain.report.document import Section
+
+    sections = report.sections
+    if notes:
+        sections = (*sections, Section("About this run", notes))
+    return dataclasses.replace(report, sections=sections, warnings=(*warnings, *report.warnings))
+
+
+def write_rows(run: "MeasuredRun", path: Path) -> None:
+    """One row per request, as CSV."""
+    from netgain.lab.request_rows import REQUEST_COLUMNS, request_rows
+    from netgain.report.csv_form import write_csv
+    from netgain.report.document import Column, Table
+
+    columns = tuple(Column(name, name) for name in REQUEST_COLUMNS)
+    write_csv(Table("requests", "Requests", columns, tuple(request_rows(run))), path)

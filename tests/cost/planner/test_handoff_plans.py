@@ -1,0 +1,271 @@
+"""Plans of links, speculation, separation, cache and knowledge, as reports."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from netgain.cost.knowledge import KnowledgeShape, ManagedPrices
+from netgain.cost.known_models import known_shape
+from netgain.cost.layout import Layout
+from netgain.cost.model_shape import ModelShape
+from netgain.cost.planner.cache_plan import CacheQuestion, Codec, plan_cache
+from netgain.cost.planner.knowledge_plan import KnowledgeQuestion, plan_knowledge
+from netgain.cost.planner.links_plan import LinksQuestion, plan_links
+from netgain.cost.planner.pd_plan import PDQuestion, plan_pd
+from netgain.cost.planner.setup import Measured, Setup, devices_needed
+from netgain.cost.planner.spec_plan import SpecQuestion, plan_spec
+from netgain.cost.precision import kv_format, weight_format
+from netgain.cost.tiers import TierPath
+from netgain.errors import ConfigurationError
+from netgain.hardware.catalogue import shipped_catalogue
+from netgain.hardware.topologies import for_device, preset
+from netgain.report.document import Basis, Cell, Report
+
+CATALOGUE = shipped_catalogue()
+
+
+def shape(name: str) -> ModelShape:
+    found = known_shape(name)
+    assert found is not None
+    return found
+
+
+def setup(model: str = "Llama-3.1-8B", device: str = "H100-SXM", weights: str = "bf16") -> Setup:
+    return Setup(shape(model), CATALOGUE.device(device), weight_format(weights), kv_format("bf16"))
+
+
+def value(report: Report, name: str) -> float:
+    found = report.figure(name).value
+    assert isinstance(found, int | float)
+    return float(found)
+
+
+def rows(report: Report, name: str) -> tuple[dict[str, Cell], ...]:
+    tables = [t for section in report.sections for t in section.tables if t.name == name]
+    return tuple(dict(row) for row in tables[0].rows)
+
+
+TIERS = (TierPath("dram", 50e9, 1e-4), TierPath("s3", 0.09e9, 0.15))
+PLANS: dict[str, Callable[[], Report]] = {
+    "links": lambda: plan_links(
+        LinksQuestion(
+            preset(CATALOGUE, "bridge-a100"),
+            setup=setup("Llama-3-70B", "A100-80-PCIe"),
+            devices_per_model=4,
+        )
+    ),
+    "spec": lambda: plan_spec(SpecQuestion(setup(), draft=shape("Llama-3.2-1B"))),
+    "pd": lambda: plan_pd(PDQuestion(setup())),
+    "cache": lambda: plan_cache(CacheQuestion(setup(), TIERS, codec=Codec(3.5, 20e9, 20e9))),
+    "knowledge": lambda: plan_knowledge(
+        KnowledgeQuestion(
+            setup(), KnowledgeShape(500, 500, 500, 10, 100_000), ManagedPrices(3.0, 0.3)
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_plan_answers_says_when_it_loses_and_names_each_figure_once(plan: str) -> None:
+    report = PLANS[plan]()
+    assert report.verdict
+    assert any(section.heading.startswith("When it loses") for section in report.sections)
+    names = [figure.name for section in report.sections for figure in section.figures]
+    assert len(names) == len(set(names))
+    computed = [
+        figure
+        for section in report.sections
+        for figure in section.figures
+        if figure.basis is not Basis.EXACT
+    ]
+    assert all(figure.arithmetic or figure.source for figure in computed)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_tables_have_no_column_without_a_value(plan: str) -> None:
+    for section in PLANS[plan]().sections:
+        for table in section.tables:
+            for column in table.columns:
+                assert any(column.key in row for row in table.rows), (table.name, column.key)
+
+
+def test_a_measured_step_makes_times_calibrated() -> None:
+    assert plan_spec(SpecQuestion(setup())).figure("plain_step_s").basis is Basis.ASSUMED
+    measured = replace(setup(), measured=Measured(7.0e-3, 1, 1024))
+    report = plan_spec(SpecQuestion(measured))
+    assert report.figure("plain_step_s").basis is Basis.CALIBRATED
+    assert value(report, "plain_step_s") == pytest.approx(7.0e-3, rel=0.01)
+
+
+def test_bridged_pairs_are_proposed_tp_inside_and_pp_between_with_their_cost() -> None:
+    report = PLANS["links"]()
+    assert any("TP 2 x PP 2" in line for line in report.verdict)
+    assert value(report, "across_over_inside") > 5
+    tried = {str(row["layout"]): row for row in rows(report, "layouts")}
+    assert tried["TP 2 x PP 2"]["note"] == "proposed"
+    pairs, across = (float(tried[name]["prefills"] or 0) for name in ("TP 2 x PP 2", "TP 4"))
+    assert pairs > 1.5 * across
+
+
+def test_a_layout_that_was_asked_for_is_shown_beside_the_proposal() -> None:
+    question = LinksQuestion(
+        preset(CATALOGUE, "nvswitch-h100"),
+        setup=setup("Qwen3-235B-A22B", weights="fp8"),
+        devices_per_model=8,
+        wanted=Layout(tp=4, dp=2, ep=8),
+    )
+    report = plan_links(question)
+    assert "asked for" in {row["note"] for row in rows(report, "layouts")}
+    assert any("KV heads" in warning for warning in report.warnings)
+
+
+def test_the_devices_one_copy_needs_follow_from_memory() -> None:
+    a100 = setup("Llama-3-70B", "A100-80-PCIe")
+    assert devices_needed(a100, 4, 8, 2048) == 2
+    assert devices_needed(a100, 4, 32, 2048) == 4
+    assert devices_needed(setup(), 4, 8, 2048) == 1
+    with pytest.raises(ConfigurationError, match="does not fit 2 x A100-80-PCIe"):
+        devices_needed(setup("Llama-3.1-405B", "A100-80-PCIe"), 2, 8, 2048)
+
+
+def test_collectives_inside_a_step_slow_it_down() -> None:
+    device = CATALOGUE.device("A100-80-PCIe")
+    alone = replace(setup("Llama-3-70B", "A100-80-PCIe"), layout=Layout(tp=4))
+    joined = replace(alone, topology=for_device(CATALOGUE, device, 4))
+    assert joined.steps().prefill_s(2048) > 2 * alone.steps().prefill_s(2048)
+
+
+def test_speculation_is_advised_against_where_no_depth_gains() -> None:
+    question = SpecQuestion(setup(), acceptance=0.3, batch=512, context_tokens=128)
+    report = plan_spec(question)
+    assert value(report, "best_depth") == 0
+    assert "leave speculation off" in report.verdict[0]
+    assert value(report, "speed_up") < 1
+
+
+def test_the_batch_at_which_a_depth_turns_is_where_its_speed_up_crosses_one() -> None:
+    question = SpecQuestion(setup(), context_tokens=256)
+    turn = int(value(plan_spec(question), "break_even_batch"))
+    before = plan_spec(replace(question, batch=turn - 1))
+    after = plan_spec(replace(question, batch=turn))
+    assert value(before, "speed_up") > 1 >= value(after, "speed_up")
+
+
+def test_measured_positions_count_as_measured() -> None:
+    report = plan_spec(SpecQuestion(setup(), conditional=(0.8, 0.5), depth=2))
+    assert report.figure("tokens_per_iteration").basis is Basis.MEASURED
+    assert value(report, "tokens_per_iteration") == pytest.approx(2.2)
+
+
+def test_a_drafter_with_another_vocabulary_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="needs the target's tokenizer"):
+        SpecQuestion(setup(), draft=shape("Qwen2.5-0.5B"))
+
+
+def test_a_drafter_takes_kv_capacity() -> None:
+    report = PLANS["spec"]()
+    lost = value(report, "draft_weight_bytes") / (
+        131_072 + value(report, "draft_kv_bytes_per_token")
+    )
+    assert value(report, "kv_capacity_lost") == pytest.approx(lost)
+
+
+def test_short_prompts_are_not_worth_separating() -> None:
+    report = plan_pd(PDQuestion(setup(), prompt_tokens=128, rate_per_s=20))
+    assert report.verdict[0].startswith("Do not separate: prompts are short")
+
+
+def test_a_slow_link_is_too_full() -> None:
+    report = plan_pd(PDQuestion(setup(), rate_per_s=20, link_bytes_per_s=3e9))
+    assert value(report, "link_use") > 0.7
+    assert any("full" in warning for warning in report.warnings)
+
+
+def test_a_tight_itl_is_where_separation_gains() -> None:
+    report = plan_pd(PDQuestion(setup(), rate_per_s=20, prompt_tokens=8000, itl_s=0.035))
+    found = {str(row["pools"]): float(row["goodput"] or 0) for row in rows(report, "pools")}
+    assert max(found.values()) > found["unified"]
+
+
+def test_the_split_that_starves_a_pool_carries_less() -> None:
+    report = plan_pd(PDQuestion(setup()))
+    found = {str(row["pools"]): row for row in rows(report, "pools")}
+    assert found["1P:3D"]["bound"] == "prefill"
+    assert found["3P:1D"]["bound"] == "decode"
+    assert float(found["2P:2D"]["rate"] or 0) > float(found["1P:3D"]["rate"] or 0)
+
+
+def test_tensor_ranks_beyond_the_kv_heads_hand_over_copies() -> None:
+    """4.9, Qwen3-235B with TP8: twice the bytes."""
+    qwen = setup("Qwen3-235B-A22B", weights="fp8")
+    wide = replace(qwen, layout=Layout(tp=8))
+    assert wide.kv_bytes(32_768) == 2 * qwen.kv_bytes(32_768) == 32_768 * 385_024
+
+
+def test_one_stream_of_an_object_store_loses_to_recomputing() -> None:
+    report = PLANS["cache"]()
+    picks = {row["tier"]: row["pick"] for row in rows(report, "tiers")}
+    assert picks == {"dram": "load", "s3": "recompute"}
+
+
+def test_routing_by_prefix_raises_the_hit_rate_and_capacity_alone_stops_doing_so() -> None:
+    found = rows(PLANS["cache"](), "hit_rates")
+    assert found[-1]["random"] == found[-2]["random"]
+    assert float(found[-1]["aware"] or 0) > float(found[-1]["random"] or 0)
+
+
+def test_a_measured_hit_rate_is_used_as_it_is() -> None:
+    report = plan_cache(CacheQuestion(setup(), TIERS, hit_rate=0.4))
+    assert report.figure("request_hit_rate").basis is Basis.MEASURED
+    assert value(report, "request_hit_rate") == 0.4
+
+
+def test_the_two_price_models_stand_in_two_sections() -> None:
+    report = PLANS["knowledge"]()
+    assert [row["equivalents"] for row in rows(report, "managed")][:2] == pytest.approx(
+        [5_550, 10_550]
+    )
+    headings = [section.heading for section in report.sections]
+    assert "On own devices" in headings
+    assert "At a managed API's prices" in headings
+
+
+def test_a_corpus_longer_than_the_context_cannot_be_cached() -> None:
+    question = KnowledgeQuestion(
+        setup(), KnowledgeShape(500, 500, 500, 10, 200_000), ManagedPrices(3.0, 0.3)
+    )
+    assert any("it cannot be used" in warning for warning in plan_knowledge(question).warnings)
+
+
+def test_a_small_stable_corpus_asked_often_pays_by_its_break_even() -> None:
+    question = KnowledgeQuestion(
+        setup(),
+        KnowledgeShape(500, 500, 500, 20, 4_000),
+        ManagedPrices(3.0, 0.3),
+        queries_per_s=5,
+        answer_tokens=50,
+    )
+    report = plan_knowledge(question)
+    own = {str(row["way"]): float(row["total"] or 0) for row in rows(report, "own")}
+    assert own["CAG"] < own["RAG"]
+    assert 0 < value(report, "break_even_queries") < value(report, "queries_per_build")
+    assert value(report, "break_even_updates_per_day") > 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: PDQuestion(setup(), rate_per_s=0),
+        lambda: PDQuestion(setup(), rate_per_s=-1),
+        lambda: SpecQuestion(setup(), acceptance=1.1),
+        lambda: SpecQuestion(setup(), batch=0),
+        lambda: CacheQuestion(setup(), ()),
+        lambda: CacheQuestion(setup(), TIERS, requests=0),
+        lambda: LinksQuestion(preset(CATALOGUE, "pcie4"), ranks=9),
+        lambda: Codec(0.5, 1e9, 1e9),
+    ],
+)
+def test_empty_or_impossible_questions_are_refused(ask: Callable[[], object]) -> None:
+    with pytest.raises(ConfigurationError):
+        ask()

@@ -1,0 +1,84 @@
+"""Shapes and real bytes from files, and from names."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.tiny_checkpoints import random_weights, write_hugging_face
+
+from netgain.cost.layout import ONE_DEVICE, Layout
+from netgain.cost.weights import rank_weight_bytes, weight_bytes
+from netgain.errors import ModelError
+from netgain.models.gguf_file import read_header
+from netgain.models.shape_source import open_shape
+
+
+@pytest.fixture(autouse=True)
+def _empty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETGAIN_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_folder_s_tensors_are_counted_to_the_byte(tmp_path: Path) -> None:
+    weights = random_weights()
+    model = open_shape(str(write_hugging_face(tmp_path / "tiny", weights)))
+    assert model.shape.parameters == sum(array.size for array in weights.values())
+    assert weight_bytes(model.shape, model.weights) == sum(a.nbytes for a in weights.values())
+    assert rank_weight_bytes(model.shape, model.weights, ONE_DEVICE) == sum(
+        array.nbytes for array in weights.values()
+    )
+
+
+def test_two_ranks_of_a_file_hold_half_of_its_matrices_each(tmp_path: Path) -> None:
+    model = open_shape(str(write_hugging_face(tmp_path / "tiny", random_weights())))
+    whole = weight_bytes(model.shape, model.weights)
+    rank = rank_weight_bytes(model.shape, model.weights, Layout(tp=2))
+    assert whole / 2 < rank < whole * 0.52
+
+
+def test_a_config_alone_is_enough(tmp_path: Path) -> None:
+    folder = write_hugging_face(tmp_path / "tiny", random_weights())
+    model = open_shape(str(folder / "config.json"))
+    assert model.shape.layers == 2
+    assert model.weights.name == "bf16"
+
+
+@pytest.mark.model
+def test_the_default_model_s_file_is_counted_to_the_byte(default_gguf: Path) -> None:
+    model = open_shape(str(default_gguf))
+    header = read_header(default_gguf)
+    assert model.shape.parameters == 134_515_008
+    assert weight_bytes(model.shape, model.weights) == header.file_bytes - header.data_offset
+
+
+@pytest.mark.parametrize("name", ["default", "smollm2", "HuggingFaceTB/SmolLM2-135M-Instruct"])
+def test_the_default_model_has_a_shape_before_it_is_fetched(name: str) -> None:
+    assert open_shape(name).shape.parameters == 134_515_008
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("llama-9", "did you mean"),
+        ("./nothing", "no such file"),
+        ("nothing.gguf", "no such file"),
+        ("xyzzy", "unknown model"),
+    ],
+)
+def test_what_is_not_there_is_told(name: str, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        open_shape(name)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", json.dumps({"hidden_size": 3})])
+def test_a_broken_config_is_told_without_a_traceback(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ModelError):
+        open_shape(str(tmp_path))
+
+
+def test_an_empty_folder_and_a_foreign_file_are_told(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"holds no config\.json"):
+        open_shape(str(tmp_path))
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(ModelError, match=r"give a config\.json"):
+        open_shape(str(tmp_path / "notes.txt"))
