@@ -4,7 +4,9 @@
 
 Each request is a chat; its answer comes in 16 events of one token, the first 20 ms after the
 request, the others 5 ms apart. The scripted server, one process on the same cores, says when it
-gave each event to its socket: `event_error` is how much later the generator read it.
+gave each event to its socket: `event_error` is how much later the generator read it. `machine_gap`
+is the longest time that the machine took a spinning process off its core within the second before:
+lag of that size is the machine's own.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -34,7 +37,7 @@ from netgain.lab.target import Target, parse_url
 _SCRIPT: Final = Script(first_s=0.02, gap_s=0.005, tokens=16)
 _PROMPT: Final = "word " * 200
 _SHOWN: Final = (
-    *("rate", "workers", "requests_per_s", "lag_p99_ms"),
+    *("rate", "workers", "machine_gap_ms", "lag_p99_ms"),
     *("event_error_p99_ms", "generator_cores", "server_cores"),
 )
 
@@ -67,6 +70,7 @@ def conversations() -> Iterator[Conversation]:
 
 def measure(rate: float, duration_s: float, workers: int | None) -> dict[str, object]:
     """One run against a server of its own."""
+    machine_gap_s = _machine_gap_s()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "served.jsonl"
         script = msgspec.json.encode(_SCRIPT).decode()
@@ -100,6 +104,7 @@ def measure(rate: float, duration_s: float, workers: int | None) -> dict[str, ob
     errors_s = _event_errors_s(seen.records, served)
     return {
         "rate": rate,
+        "machine_gap_ms": round(machine_gap_s * 1e3, 3),
         "workers": outcome.workers,
         "requests_per_s": round(outcome.requests / duration_s, 1),
         "failed": outcome.failed,
@@ -133,6 +138,15 @@ def _event_errors_s(records: Sequence[RequestRecord], served: Sequence[Served]) 
     ]
     least = min(differences)
     return [difference - least for difference in differences]
+
+
+def _machine_gap_s() -> float:
+    longest_s, before_s = 0.0, time.monotonic()
+    end_s = before_s + 1.0
+    while before_s < end_s:
+        now_s = time.monotonic()
+        longest_s, before_s = max(longest_s, now_s - before_s), now_s
+    return longest_s
 
 
 def _cpu_s(pid: int) -> float:

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import psutil
 import pytest
-from tests.lab.scripted import Observed, conversation, load, serving, target_of, without_end
 
 from netgain.errors import ConfigurationError, NetgainError
 from netgain.lab.arrivals import Constant, poisson
@@ -18,6 +17,7 @@ from netgain.lab.load_plan import ClosedLoad, Ended, LoadPlan, LoadProgress, Ope
 from netgain.lab.record import ErrorKind, RequestRecord, TokenCounting
 from netgain.lab.scripted_server.script import Ending, Script
 from netgain.lab.scripted_server.server import ScriptedServer
+from tests.lab.scripted import Observed, conversation, load, serving, target_of, without_end
 
 QUICK = Script(first_s=0.01, gap_s=0.005, tokens=4)
 

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import msgspec
-from tests.api.serving import serving
-from tests.lab.scripted import load
-from tests.tiny_served import write_tiny_served
 
 from netgain.lab.conversation import Conversation, Turn
 from netgain.lab.load_plan import ClosedLoad, Ended, LoadPlan
 from netgain.lab.target_check import find_target
 from netgain.ledger.record import LedgerJSON
+from tests.api.serving import serving
+from tests.lab.scripted import load
+from tests.tiny_served import write_tiny_served
 
 
 def test_a_netgain_server_is_recognised_and_its_ledger_is_in_every_record(tmp_path: Path) -> None:

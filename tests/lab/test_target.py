@@ -2,7 +2,6 @@ import json
 import socket
 
 import pytest
-from tests.lab.scripted import COMPLETIONS
 
 from netgain.lab.scripted_server.script import Script, UsageMode
 from netgain.lab.scripted_server.server import ScriptedServer
@@ -17,6 +16,7 @@ from netgain.lab.target import (
     parse_url,
 )
 from netgain.lab.target_check import find_target
+from tests.lab.scripted import COMPLETIONS
 
 
 @pytest.fixture(autouse=True)

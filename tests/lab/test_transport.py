@@ -3,6 +3,10 @@ import threading
 from itertools import pairwise
 
 import pytest
+
+from netgain.lab.record import ErrorKind, TokenCounting, Usage
+from netgain.lab.scripted_server.script import Ending, Event, EventKind, Script, UsageMode
+from netgain.lab.target import Dialect
 from tests.lab.scripted import (
     COMPLETIONS,
     NOISE_S,
@@ -13,10 +17,6 @@ from tests.lab.scripted import (
     target_of,
     written,
 )
-
-from netgain.lab.record import ErrorKind, TokenCounting, Usage
-from netgain.lab.scripted_server.script import Ending, Event, EventKind, Script, UsageMode
-from netgain.lab.target import Dialect
 
 REGULAR = Script(
     headers_s=0.1, first_s=0.1, role_gap_s=0.1, gap_s=0.1, tokens=4, tokens_per_event=2

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -67,6 +68,7 @@ async def _serve(server: ScriptedServer, host: str, port: int) -> None:
     for signal_ in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(signal_, stopped.set)
+    gc.disable()  # a collection over a growing log would hold all answers up
     await server.start(port, host)
     sys.stdout.write(f"ready at http://{host}:{server.port}\n")
     sys.stdout.flush()
