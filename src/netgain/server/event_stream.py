@@ -27,19 +27,20 @@ from netgain.text.tokenizer import Tokenizer
 
 _encode: Final = msgspec.json.encode
 _DONE: Final = b"data: [DONE]\n\n"
+_NO_USAGE: Final = b"null"
 
 
 class ChunkFormat:
     """One stream's chunks: what surrounds the text is encoded once.
 
     `kind`: `text_completion` or `chat.completion.chunk`. `with_usage`: every chunk but the last
-    says `"usage": null`, as OpenAI's do.
+    says `"usage": null`, as OpenAI's do, or the usage so far where it is given.
     """
 
     def __init__(self, kind: str, id_: str, model: str, created: int, with_usage: bool) -> None:
         start = _encode({"id": id_, "object": kind, "created": created, "model": model})
         self._start = b"data: " + start[:-1] + b',"choices":['
-        self._end = b'],"usage":null' if with_usage else b"]"
+        self._with_usage = with_usage
         self._chat = kind == "chat.completion.chunk"
 
     def head(self, index: int) -> bytes:
@@ -47,14 +48,19 @@ class ChunkFormat:
         opening = b'"delta":{"content":' if self._chat else b'"text":'
         return self._start + b'{"index":' + _encode(index) + b"," + opening
 
-    def tail(self, logprobs: bytes = b"null", prompt_logprobs: bytes = b"") -> bytes:
-        """All of a chunk after its text; both arguments are JSON."""
+    def tail(
+        self,
+        logprobs: bytes = b"null",
+        prompt_logprobs: bytes = b"",
+        usage: bytes = _NO_USAGE,
+    ) -> bytes:
+        """All of a chunk after its text; the arguments are JSON."""
         closing = b'},"logprobs":' if self._chat else b',"logprobs":'
         if prompt_logprobs:
             logprobs += b',"prompt_logprobs":' + prompt_logprobs
-        return closing + logprobs + b',"finish_reason":null}' + self._end + b"}\n\n"
+        return closing + logprobs + b',"finish_reason":null}' + self._end(usage) + b"}\n\n"
 
-    def role(self, index: int) -> bytes:
+    def role(self, index: int, usage: bytes = _NO_USAGE) -> bytes:
         """A chat stream's first chunk of a choice; nothing for completions."""
         if not self._chat:
             return b""
@@ -63,11 +69,13 @@ class ChunkFormat:
             + b'{"index":'
             + _encode(index)
             + b',"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
-            + self._end
+            + self._end(usage)
             + b"}\n\n"
         )
 
-    def finish(self, index: int, reason: str, netgain: LedgerPart | None) -> bytes:
+    def finish(
+        self, index: int, reason: str, netgain: LedgerPart | None, usage: bytes = _NO_USAGE
+    ) -> bytes:
         """The chunk that ends a choice."""
         content = b'"delta":{}' if self._chat else b'"text":""'
         return (
@@ -79,7 +87,7 @@ class ChunkFormat:
             + b',"logprobs":null,"finish_reason":'
             + _encode(reason)
             + b"}"
-            + self._end
+            + self._end(usage)
             + _netgain(netgain)
             + b"}\n\n"
         )
@@ -88,6 +96,9 @@ class ChunkFormat:
         """The chunk without choices that ends a stream with usage."""
         return self._start + b'],"usage":' + _encode(usage) + _netgain(netgain) + b"}\n\n"
 
+    def _end(self, usage: bytes) -> bytes:
+        return b'],"usage":' + usage if self._with_usage else b"]"
+
 
 def _netgain(part: LedgerPart | None) -> bytes:
     return b"" if part is None else b',"netgain":' + _encode(part)
@@ -95,9 +106,13 @@ def _netgain(part: LedgerPart | None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What a stream holds beside its text; `usage` and `ledger` come with its last events."""
+    """What a stream holds beside its text; `usage` and `ledger` come with its last events.
+
+    `running_usage`: every chunk holds the usage so far.
+    """
 
     usage: bool
+    running_usage: bool
     ledger: bool
     chat: bool
     echo: bool
@@ -166,7 +181,7 @@ class EventStream(Response):
 
     async def _write_choice(self, send: Send, index: int, generation: Generation) -> None:
         head, tail = self._chunks.head(index), self._chunks.tail()
-        opening = self._chunks.role(index)
+        opening = self._chunks.role(index, self._usage_so_far())
         times = self._exchange.times
         offset = 0
         asks_about_prompt = self._options.echo or self._options.prompt_logprobs
@@ -177,8 +192,10 @@ class EventStream(Response):
                 chunk, offset = await self._prompt_chunk(index, generation)
                 opening += chunk
             if delta.text or delta.tokens:
-                if self._options.logprobs:
-                    tail = self._chunks.tail(self._logprobs(delta.tokens, offset))
+                if self._options.logprobs or self._options.running_usage:
+                    tail = self._chunks.tail(
+                        self._logprobs(delta.tokens, offset), usage=self._usage_so_far()
+                    )
                 await self._write(send, opening + head + _encode(delta.text) + tail)
                 opening = b""
                 self._last_token_ns = times.last_write_ns
@@ -197,7 +214,10 @@ class EventStream(Response):
             send,
             opening
             + self._chunks.finish(
-                index, generation.finish_reason.value, self._ledgers() if last else None
+                index,
+                generation.finish_reason.value,
+                self._ledgers() if last else None,
+                self._usage_so_far(),
             ),
         )
 
@@ -214,10 +234,13 @@ class EventStream(Response):
         of_prompt = b""
         if options.prompt_logprobs and scores is not None:
             of_prompt = _encode(prompt_logprobs(tokenizer, scores))
-        chunk = self._chunks.head(index) + _encode(text) + self._chunks.tail(logprobs, of_prompt)
+        tail = self._chunks.tail(logprobs, of_prompt, self._usage_so_far())
+        chunk = self._chunks.head(index) + _encode(text) + tail
         return chunk, len(text)
 
     def _logprobs(self, tokens: tuple[ScoredToken, ...], offset: int) -> bytes:
+        if not self._options.logprobs:
+            return b"null"
         if self._options.chat:
             return _encode(chat_logprobs(self._tokenizer, tokens))
         return _encode(completion_logprobs(self._tokenizer, tokens, offset))
@@ -227,6 +250,12 @@ class EventStream(Response):
         if self._options.usage:
             usage = self._chunks.usage(usage_of(self._exchange.generations), self._ledgers())
         await self._write(send, usage + _DONE, more=False)
+
+    def _usage_so_far(self) -> bytes:
+        """JSON; null where only the last chunk holds it."""
+        if not self._options.running_usage:
+            return _NO_USAGE
+        return _encode(usage_of(self._exchange.generations))
 
     def _ledgers(self) -> LedgerPart | None:
         """The ledgers up to the event with the last token."""

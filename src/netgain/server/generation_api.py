@@ -135,6 +135,7 @@ class GenerationApi:
             ChunkFormat(kind, head.id, head.model, head.created, body.include_usage),
             StreamOptions(
                 usage=body.include_usage,
+                running_usage=body.running_usage,
                 ledger=body.netgain.ledger,
                 chat=chat,
                 echo=body.echo,

@@ -113,6 +113,11 @@ class StreamOptions(Fields):
         default=False,
         description="a last chunk without choices holds the usage, the others `usage: null`",
     )
+    continuous_usage_stats: StrictBool = Field(
+        default=False,
+        description="with `include_usage`: every chunk holds the usage so far instead of null, "
+        "as vLLM's do",
+    )
     include_obfuscation: StrictBool = Field(
         default=False, description="padding against traffic analysis: accepted, never added"
     )
@@ -257,6 +262,12 @@ class Generation(Fields):
     def include_usage(self) -> bool:
         """Whether a stream ends with the usage."""
         return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def running_usage(self) -> bool:
+        """Whether every chunk says it."""
+        options = self.stream_options
+        return options is not None and options.include_usage and options.continuous_usage_stats
 
     @property
     def limit_field(self) -> str:
