@@ -17,9 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from netgain.lab.foreign.result import Tool
-from netgain.lab.foreign.tools import as_tool
-
 from benchmarks.load_tools.comparison import Comparison, compare
 from benchmarks.load_tools.own import own_run
 from benchmarks.load_tools.tools import ALL, LoadTool, version_of
@@ -28,6 +25,8 @@ from benchmarks.peers.environment import peers_folder
 from benchmarks.peers.failure import PeerError
 from benchmarks.peers.server_process import ServerProcess
 from benchmarks.report import write
+from netgain.lab.foreign.result import Tool
+from netgain.lab.foreign.tools import as_tool
 from netgain.report.document import Report, Section
 from netgain.report.terminal import print_report
 

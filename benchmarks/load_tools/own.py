@@ -1,5 +1,7 @@
 """The same traffic by netgain's own generator."""
 
+from benchmarks.load_tools.traffic import MODEL, Traffic
+from benchmarks.peers.failure import PeerError
 from netgain.lab.arrivals import Constant
 from netgain.lab.conversation import Conversation, Turn
 from netgain.lab.generator import run_load
@@ -7,9 +9,6 @@ from netgain.lab.load_plan import Ended, LoadPlan, LoadProgress, OpenLoad
 from netgain.lab.record import RequestRecord
 from netgain.lab.run_header import LoadKind, RunHeader
 from netgain.lab.target import Api, Target, parse_url
-
-from benchmarks.load_tools.traffic import MODEL, Traffic
-from benchmarks.peers.failure import PeerError
 
 
 class _Keeper:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeGuard
 
-from netgain.lab.foreign.result import Tool
-
 from benchmarks.load_tools.traffic import MODEL, Files, Traffic
 from benchmarks.peers.environment import Environment, peers_folder
 from benchmarks.peers.failure import PeerError, last_words
+from netgain.lab.foreign.result import Tool
 
 _LIMIT_S: Final = 600.0
 _ROOT: Final = Path(__file__).parent.parent.parent
