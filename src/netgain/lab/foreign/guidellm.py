@@ -67,7 +67,7 @@ def as_guidellm(
     return ForeignResult(
         Tool.GUIDELLM,
         "Request Latency Statistics and Server Throughput Statistics",
-        "src/guidellm/schemas of guidellm at ee7a7745",
+        "src/guidellm/schemas of guidellm 0.8.1",
         values,
         _tables(values),
         _DEFINITIONS,
@@ -140,23 +140,15 @@ def _rates(columns: RequestColumns, output: FloatArray) -> dict[str, float | Non
         return dict.fromkeys(_RATES, 0.0)
     sent = ~np.isnan(columns.sent_s)
     over_s = float(columns.gone_s.max())
-    prompt_at = np.where(np.isnan(columns.first_token_s), columns.gone_s, columns.first_token_s)
     prompts = np.nan_to_num(columns.prompt_tokens)
-    streamed = np.diff(columns.event_from) > 1
-    last_s = np.where(np.isnan(columns.last_token_s), columns.gone_s, columns.last_token_s)
-    # A stream's tokens lie from its first to its last event; one without is a single moment.
-    begins = np.where(streamed, columns.first_token_s, last_s)
     mean, median = _concurrency(columns.sent_s[sent], columns.gone_s[sent], over_s)
     return {
         "request_concurrency.mean": mean,
         "request_concurrency.median": median,
         "requests_per_second.mean": _over(len(columns), over_s),
-        "prompt_tokens_per_second.mean": _over(prompts.sum(), float(np.ptp(prompt_at))),
-        "output_tokens_per_second.mean": _over(output.sum(), float(last_s.max() - begins.min())),
-        "tokens_per_second.mean": _over(
-            prompts.sum() + output.sum(),
-            float(max(last_s.max(), prompt_at.max()) - min(begins.min(), prompt_at.min())),
-        ),
+        "prompt_tokens_per_second.mean": _over(prompts.sum(), over_s),
+        "output_tokens_per_second.mean": _over(output.sum(), over_s),
+        "tokens_per_second.mean": _over(prompts.sum() + output.sum(), over_s),
     }
 
 

@@ -52,7 +52,7 @@ class Asked(msgspec.Struct, frozen=True):
     def prompt_tokens(self) -> int:
         """Words of the texts, or ids."""
         if self.messages is not None:
-            return sum(len(str(message.get("content", "")).split()) for message in self.messages)
+            return sum(len(_text_of(message).split()) for message in self.messages)
         if isinstance(self.prompt, str):
             return len(self.prompt.split())
         return len(self.prompt or ())
@@ -226,6 +226,15 @@ def error_body(message: str, status: int) -> bytes:
     """An error in OpenAI's form."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
     return _encode({"error": {"message": message, "type": kind, "param": None, "code": None}})
+
+
+def _text_of(message: dict[str, object]) -> str:
+    """A message's text, be it one string or, as some clients send it, parts."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return str(content or "")
+    parts = [part for part in content if isinstance(part, dict)]
+    return " ".join(str(part.get("text", "")) for part in parts)
 
 
 def _tool_call(index: int, arguments: str) -> dict[str, object]:
