@@ -29,7 +29,7 @@ from netgain.lab.record import RequestRecord
 from netgain.lab.run_file import RunWriter
 from netgain.lab.run_header import CacheState, RunHeader
 from netgain.lab.target import Api, Target
-from netgain.lab.workloads.cache_control import CacheControl
+from netgain.lab.workloads.cache_control import CacheControl, CacheControlError
 from netgain.lab.workloads.cache_counters import CacheCounters
 from netgain.lab.workloads.cache_state import CacheVerdict, prepare, verdict, warming
 from netgain.lab.workloads.expected_reuse import prompt_tokens_of, reuse_within
@@ -124,7 +124,7 @@ class Bench:
             outcome = run_load(
                 self._load_plan(plan), _noted(source, sent), observer, self._count_tokens()
             )
-        after = self._control.counters()
+        after = self._counters_if_there()
         # Conversations are taken ahead of their time: those whose turn never came were not sent.
         numbers = {record.conversation for record in records}
         asked = [sent[number] for number in sorted(numbers) if number < len(sent)]
@@ -157,6 +157,13 @@ class Bench:
     def close(self) -> None:
         """Closes what was opened beside the load."""
         self._control.close()
+
+    def _counters_if_there(self) -> CacheCounters | None:
+        """A server that is gone has none; what it answered until then is to be kept."""
+        try:
+            return self._control.counters()
+        except CacheControlError:
+            return None
 
     @property
     def _exact(self) -> bool:

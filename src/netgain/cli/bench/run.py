@@ -78,9 +78,10 @@ def run(
     find_rate: Annotated[
         bool, typer.Option("--find-rate", help="Search the highest rate that meets --slo.")
     ] = False,
-    highest_rate: Annotated[
-        float, typer.Option(help="Where the search ends, requests per second.")
-    ] = 4096.0,
+    lowest_rate: Annotated[
+        float, typer.Option(help="Where the search looks no lower, requests per second.")
+    ] = 1 / 64,
+    highest_rate: Annotated[float, typer.Option(help="Where it looks no higher.")] = 4096.0,
     budget: Annotated[
         float | None, typer.Option(help="Seconds of load that the search may spend.")
     ] = None,
@@ -166,6 +167,7 @@ def run(
             source,
             level,
             duration_s=duration or _DURATION_S,
+            lowest_rate=lowest_rate,
             highest_rate=highest_rate,
             budget_s=budget,
             arrivals=arrivals,
@@ -254,6 +256,7 @@ def _search(
     slo: "ServiceLevel",
     *,
     duration_s: float,
+    lowest_rate: float,
     highest_rate: float,
     budget_s: float | None,
     arrivals: str,
@@ -278,7 +281,8 @@ def _search(
     from netgain.lab.workloads.seeds import repeat_seed
 
     limits = SearchLimits(
-        first=min(1.0, highest_rate),
+        first=max(min(1.0, highest_rate), lowest_rate),
+        lowest=lowest_rate,
         highest=highest_rate,
         duration_s=duration_s,
         budget_s=math.inf if budget_s is None else budget_s,

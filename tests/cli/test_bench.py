@@ -1,0 +1,170 @@
+"""`netgain bench` as a user meets it, against scripted servers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.report.browser import visit
+
+from netgain.lab.run_file import read_run
+from netgain.lab.scripted_server.script import Script
+from netgain.lab.scripted_server.server import ScriptedServer
+
+ANSWER = Script(first_s=0.05, gap_s=0.01, tokens=8)
+SYNTHETIC = "synthetic:in=16,out=8"
+
+
+def bench(state: Path, *arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "netgain", "bench", *arguments],
+        env={**os.environ, "XDG_STATE_HOME": str(state), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == expect, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_a_run_reports_what_was_felt_and_keeps_its_records(tmp_path: Path) -> None:
+    records, page, rows = (tmp_path / name for name in ("run.jsonl", "run.html", "run.csv"))
+    with ScriptedServer(ANSWER) as server:
+        done = bench(
+            tmp_path,
+            *(server.url, "-w", SYNTHETIC, "--rate", "20", "-d", "2", "--seed", "3"),
+            *("--json", "--as", "vllm", "--slo", "examples/slo.yaml"),
+            *("--records", str(records), "--html", str(page), "--csv", str(rows)),
+        )
+    report = json.loads(done.stdout)
+    figures = report["figures"]
+    found = read_run(records)
+    assert 0 < figures["answered"]["value"] <= len(found.records)
+    assert len(rows.read_text().splitlines()) == len(found.records) + 1
+    assert found.header.rate == 20.0
+    ttft = next(row for row in report["tables"]["latency"]["rows"] if row["latency"] == "TTFT")
+    assert 0.05 <= ttft["p50_s"] < 0.2
+    assert report["tables"]["as_vllm"]["rows"]
+    seen = visit(page, tmp_path)
+    assert (seen.console, seen.requests) == ((), ())
+    assert 'id="latency_cdf"' in seen.dom
+
+
+def test_the_report_can_be_made_again_from_the_records(tmp_path: Path) -> None:
+    records = tmp_path / "run.jsonl"
+    with ScriptedServer(ANSWER) as server:
+        first = bench(
+            tmp_path,
+            *(server.url, "-w", SYNTHETIC, "-c", "2", "-n", "20", "--json"),
+            *("--records", str(records)),
+        )
+    again = bench(tmp_path, "report", str(records), "--json")
+    ours, theirs = (json.loads(text)["tables"]["latency"] for text in (first.stdout, again.stdout))
+    assert ours == theirs
+
+
+def test_records_are_kept_without_being_asked_for(tmp_path: Path) -> None:
+    with ScriptedServer(ANSWER) as server:
+        done = bench(tmp_path, server.url, "-w", SYNTHETIC, "-c", "1", "-n", "3")
+    kept = Path(done.stderr.partition("Records: ")[2].strip())
+    assert kept.is_relative_to(tmp_path)
+    assert len(read_run(kept).records) == 3
+
+
+def test_a_server_that_dies_ends_the_run_with_what_there_was(tmp_path: Path) -> None:
+    records = tmp_path / "run.jsonl"
+    with ScriptedServer(ANSWER) as server:
+        timer = threading.Timer(2.5, server.die)
+        timer.start()
+        done = bench(
+            tmp_path,
+            *(server.url, "-w", SYNTHETIC, "--rate", "40", "-d", "60", "--records", str(records)),
+            expect=1,
+        )
+        timer.join()
+    assert "ended early" in done.stdout
+    kept = read_run(records).records
+    assert any(record.failure is None for record in kept)
+    assert any(record.failure is not None for record in kept)
+
+
+def test_an_interrupted_run_reports_what_there_was(tmp_path: Path) -> None:
+    records = tmp_path / "run.jsonl"
+    with ScriptedServer(ANSWER) as server:
+        running = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "netgain", "bench", server.url, "-w", SYNTHETIC),
+                *("--rate", "20", "-d", "60", "--records", str(records)),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        until = time.monotonic() + 30
+        while time.monotonic() < until and not (
+            records.is_file() and len(records.read_bytes().splitlines()) > 10
+        ):
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "interrupted" in out
+
+
+def test_the_highest_rate_is_found(tmp_path: Path) -> None:
+    slo = tmp_path / "slo.yaml"
+    slo.write_text("ttft: 3 s\nattainment: 90%\n")
+    # Slow answers: the generator's own lag, which a busy machine makes long, is small beside them.
+    with ScriptedServer(Script(first_s=1.5, tokens=1)) as server:
+        done = bench(
+            tmp_path,
+            *(server.url, "-w", "synthetic:in=8,out=1", "--find-rate", "--slo", str(slo)),
+            *("-d", "2", "--lowest-rate", "30", "--highest-rate", "30", "--json"),
+        )
+    report = json.loads(done.stdout)
+    assert report["figures"]["highest_rate"]["value"] == 30.0
+    assert "met up to 30" in report["verdict"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("http://127.0.0.1:9", "--rate", "1"), "nobody answers"),
+        (("URL", "--rate", "1", "-m", "another"), "serves no model 'another'"),
+        (("URL",), "say how requests come"),
+        (("URL", "--rate", "1", "-c", "2"), "exclude each other"),
+        (("URL", "--rate", "-1"), "a rate of -1"),
+        (("URL", "--rate", "1", "-w", "chatt"), "chat"),
+        (("URL", "--rate", "1", "--arrivals", "poison"), "choose poisson"),
+        (("URL", "--rate", "1", "--cache", "tepid"), "choose cold"),
+        (("URL", "--rate", "1", "--as", "wrk"), "choose vllm"),
+        (("URL", "--find-rate"), "give --slo"),
+        (("URL", "--rate", "1", "--slo", "no-such.yaml"), "no-such.yaml"),
+        (("URL", "--rate", "1", "--body", "[1]"), "JSON object"),
+        (("URL", "--rate", "1", "-d", "0"), "above 0"),
+        (("report", "no-such.jsonl"), "no-such.jsonl"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_what_to_do(
+    tmp_path: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    with ScriptedServer(ANSWER) as server:
+        asked = [server.url if argument == "URL" else argument for argument in arguments]
+        done = bench(tmp_path, *asked, expect=1)
+    assert says in done.stderr
+
+
+def test_a_broken_line_of_a_trace_is_named(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text('{"prompt": "hello", "max_tokens": 4, "start_s": 0}\n{"prompt": 7}\n', "utf-8")
+    with ScriptedServer(ANSWER) as server:
+        done = bench(tmp_path, server.url, "-w", f"jsonl:{trace}", expect=1)
+        assert "line 2" in done.stderr
+        bench(tmp_path, server.url, "-w", f"jsonl:{trace}", "--skip-bad-lines")
