@@ -279,6 +279,17 @@ def test_every_chunk_of_a_stream_says_usage_null_until_the_last(tiny: ServerUnde
     assert all("usage" not in event for event in events(tiny, COMPLETIONS, fields))
 
 
+def test_every_chunk_says_the_usage_so_far_when_asked_to(tiny: ServerUnderTest) -> None:
+    fields = {"prompt": "hello", "max_tokens": 5, "ignore_eos": True}
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    found = list(events(tiny, COMPLETIONS, {**fields, "stream_options": options}))
+    counts = [event["usage"]["completion_tokens"] for event in found]
+    assert counts == sorted(counts)
+    assert counts[0] >= 1
+    assert counts[-1] == 5
+    assert all(event["usage"]["prompt_tokens"] == 1 for event in found)
+
+
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 def test_both_names_of_the_limit_are_taken(tiny: ServerUnderTest, name: str) -> None:
     for path, prompt in ((COMPLETIONS, {"prompt": "1"}), (CHAT, {"messages": [user("1")]})):

@@ -24,7 +24,7 @@ def test_a_netgain_server_is_recognised_and_its_ledger_is_in_every_record(tmp_pa
         target = find_target(server.url)
         assert target.dialect.ledger
         assert target.dialect.exact_length
-        assert not target.dialect.running_usage
+        assert target.dialect.running_usage
         outcome, records = load(LoadPlan(target=target, load=ClosedLoad(2)), asked)
     assert outcome.ended is Ended.COMPLETE
     assert len(records) == 8
