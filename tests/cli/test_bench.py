@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.report.browser import visit
+from tests.tiny_served import write_tiny_served
 
 from netgain.lab.run_file import read_run
 from netgain.lab.scripted_server.script import Script
@@ -168,3 +169,16 @@ def test_a_broken_line_of_a_trace_is_named(tmp_path: Path) -> None:
         done = bench(tmp_path, server.url, "-w", f"jsonl:{trace}", expect=1)
         assert "line 2" in done.stderr
         bench(tmp_path, server.url, "-w", f"jsonl:{trace}", "--skip-bad-lines")
+
+
+def test_the_cache_experiment_runs_on_servers_of_its_own(tmp_path: Path) -> None:
+    model = str(write_tiny_served(tmp_path / "tiny"))
+    sizes = ("--prefix", "48", "--suffix", "16", "--answer", "4", "-n", "3", "--small-pool", "1MiB")
+    done = bench(tmp_path, "kv", "-m", model, *sizes, "--json")
+    report = json.loads(done.stdout)
+    arms = {
+        row["arm"] for table in report["tables"].values() for row in table["rows"] if "arm" in row
+    }
+    assert {"cache off", "cache on, cold", "cache on, warm in device memory"} <= arms
+    equal = [f["value"] for name, f in report["figures"].items() if "equal" in name]
+    assert equal == [1.0, 1.0]

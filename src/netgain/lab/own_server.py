@@ -19,7 +19,7 @@ _POLL_S: Final = 0.05
 
 
 class OwnServerError(NetgainError):
-    """The server did not get ready; the message holds the last thing it said."""
+    """The server did not get ready; the message holds its own error."""
 
 
 @contextmanager
@@ -37,9 +37,11 @@ def own_server(model: str, flags: Sequence[str] = ()) -> Iterator[str]:
             yield url
         except _NotReadyError as error:
             log.seek(0)
-            words = log.read().decode(errors="replace").strip().splitlines() or [str(error)]
+            said = log.read().decode(errors="replace").strip()
+            # Its error is the last thing it says, and may have several lines.
+            reason = said[said.rfind("netgain: ") :].removeprefix("netgain: ") if said else error
             raise OwnServerError(
-                f"netgain serve {' '.join(flags)} did not get ready: {words[-1]}"
+                f"netgain serve {' '.join(flags)} did not get ready: {reason}"
             ) from error
         finally:
             process.terminate()

@@ -11,11 +11,15 @@ import typer
 from netgain.cli.bench import options
 
 if TYPE_CHECKING:
-    from netgain.lab.bench import Bench
-    from netgain.lab.workloads.experiments.plan import ArmResult, Experiment
+    from netgain.lab.bench import Bench, OnProgress
+    from netgain.lab.workloads.experiments.plan import Arm, ArmResult, Experiment
     from netgain.report.document import Cell, Report
 
     Reporter = Callable[["Experiment", Sequence["ArmResult"], Mapping[str, Cell]], Report]
+
+
+_GREEDY = '{"temperature": 0}'
+"""Arms with equal prompts are compared by their answers, which chance must not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,13 @@ class Server:
 
     def _asking(self, url: str) -> "Bench":
         target = options.find(
-            url, model=None, api="chat", api_key=None, headers=None, body=None, timeout_s=600.0
+            url,
+            model=None,
+            api="chat",
+            api_key=None,
+            headers=None,
+            body=_GREEDY,
+            timeout_s=600.0,
         )
         return options.bench_of(target, self.tokenizer)
 
@@ -68,8 +78,8 @@ def run_and_show(
     results: list[ArmResult] = []
     with LiveLine() as line:
 
-        def announce(arm: object) -> Callable[..., None]:
-            line.label = getattr(arm, "title", "")
+        def announce(arm: "Arm") -> "OnProgress":
+            line.label = arm.title
             return line.show
 
         results.extend(run_experiment(experiment, server.bench, seed, announce))

@@ -6,7 +6,8 @@ import typer
 
 from netgain.cli.bench import options
 
-_SMALL_POOL = "64MiB"
+_ROOM_TOKENS = 1024
+"""In the small server's context, for templates and for the texts that count their tokens."""
 
 
 def kv(
@@ -25,6 +26,9 @@ def kv(
     concurrency: Annotated[
         int, typer.Option("--concurrency", "-c", help="Clients; 1 keeps queueing out of TTFT.")
     ] = 1,
+    small_pool: Annotated[
+        str, typer.Option(help="KV pool of netgain's own server for the arm that overfills it.")
+    ] = "64MiB",
     seed: options.Seed = 0,
     html: options.Html = None,
     as_json: options.AsJson = False,
@@ -45,7 +49,11 @@ def kv(
     from netgain.lab.workloads.experiments.kv_cache import KVSettings, kv_experiment, kv_report
 
     server = Server(url, model, tokenizer)
-    small: tuple[str, ...] = () if url is not None else ("--kv-memory", _SMALL_POOL)
+    small: tuple[str, ...] = ()
+    if url is None:
+        # A pool has to hold one request of the greatest length, so that is made small too.
+        longest = prefix + suffix + answer + _ROOM_TOKENS
+        small = ("--kv-memory", small_pool, "--max-model-len", str(longest))
     # Asked before, since how many prefixes overfill the pool depends on it.
     with server.bench(small) as bench:
         capacity = bench.capacity_tokens()
