@@ -55,6 +55,10 @@ class Alarm:
             self._arm(when_s)
         return appointment
 
+    def free_for(self, length_s: float) -> bool:
+        """Whether nothing is due within `length_s` from now, nor overdue."""
+        return self._armed_s is None or self._armed_s > time.monotonic() + length_s
+
     async def until(self, when_s: float) -> None:
         """Sleeps until `when_s`; returns at once if that has passed."""
         if when_s <= time.monotonic():

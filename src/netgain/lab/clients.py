@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -15,6 +16,9 @@ from netgain.lab.target import Target
 from netgain.lab.transport import Asked, Intent, Reply, Transport
 
 _AFTER_NO_CONNECTION_S: Final = 0.1
+_READING_S: Final = 0.0005
+_LATER_S: Final = 0.001
+_MOST_UNREAD: Final = 64
 
 
 class Clients:
@@ -39,7 +43,7 @@ class Clients:
         self._on_done = on_done
         self._transport = Transport(target, zero_s)
         self._loop = asyncio.get_running_loop()
-        self._unread = 0
+        self._unread: deque[Reply] = deque()
         self._all_read = asyncio.Event()
         self._all_read.set()
         self.sent = 0
@@ -143,15 +147,21 @@ class Clients:
         return asked
 
     def _read_soon(self, reply: Reply) -> None:
-        """After the next request went out: reading must not make it late."""
-        self._unread += 1
-        self._all_read.clear()
-        self._loop.call_soon(self._read_one, reply)
+        """When no request is due: reading must make none late, and answers may end in bunches."""
+        if not self._unread:
+            self._all_read.clear()
+            self._loop.call_soon(self._read_one)
+        self._unread.append(reply)
 
-    def _read_one(self, reply: Reply) -> None:
+    def _read_one(self) -> None:
+        if not self._alarm.free_for(_READING_S) and len(self._unread) < _MOST_UNREAD:
+            self._loop.call_later(_LATER_S, self._read_one)
+            return
         try:
-            self._read(reply)
+            self._read(self._unread[0])
         finally:
-            self._unread -= 1
-            if not self._unread:
+            self._unread.popleft()
+            if self._unread:
+                self._loop.call_soon(self._read_one)  # by then requests have had their turn
+            else:
                 self._all_read.set()

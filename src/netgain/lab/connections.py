@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 import time
+from collections import deque
 from typing import Final
 
 from netgain.errors import NetgainError
@@ -19,13 +20,17 @@ class ConnectError(NetgainError):
 
 
 class Connections:
-    """Takes an idle connection, the one used last, or makes one. There is no upper limit."""
+    """Takes an idle connection, the one that is idle longest, or makes one; without upper limit.
+
+    In turn, so that all of those a burst needed stay fresh: were some left idle, the next burst
+    would have to make them anew, all at once and late.
+    """
 
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._tls = ssl.create_default_context() if endpoint.tls else None
-        self._idle: list[ClientConnection] = []
+        self._idle: deque[ClientConnection] = deque()
         self._addresses: list[str] = []
         self._slowest_s = 0.0
 
@@ -41,7 +46,7 @@ class Connections:
         """A connection for one exchange. Raises `ConnectError`."""
         oldest_s = time.monotonic() - _MAX_IDLE_S
         while self._idle:
-            connection = self._idle.pop()
+            connection = self._idle.popleft()
             if connection.usable and connection.idle_since_s > oldest_s:
                 return connection
             connection.close()
