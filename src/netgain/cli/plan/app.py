@@ -9,6 +9,7 @@ from netgain.cli.plan.knowledge import knowledge
 from netgain.cli.plan.links import links
 from netgain.cli.plan.memory import memory
 from netgain.cli.plan.pd import pd
+from netgain.cli.plan.price import price
 from netgain.cli.plan.roofline import roofline
 from netgain.cli.plan.spec import spec
 
@@ -26,5 +27,6 @@ app.command()(spec)
 app.command()(pd)
 app.command()(cache)
 app.command()(knowledge)
+app.command()(price)
 app.command("compare-hardware")(compare_hardware)
 app.command()(check)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from netgain.cli.plan.laid_out import Network, TopologyName
 from netgain.cli.plan.options import DP, EP, PP, TP, KVDType, Model, Weights
 from netgain.cli.plan.output import AsJson, Explain, Hardware, Html, Plot
 
@@ -21,16 +22,8 @@ def roofline(
     pp: PP = 1,
     dp: DP = 1,
     ep: EP = 1,
-    topology: Annotated[
-        str | None,
-        typer.Option(
-            help="What joins the devices (`netgain plan links --list`).",
-            show_default="as the device is usually built",
-        ),
-    ] = None,
-    network: Annotated[
-        str | None, typer.Option(help="The link between machines, such as 'InfiniBand NDR'.")
-    ] = None,
+    topology: TopologyName = None,
+    network: Network = None,
     hardware: Hardware = None,
     as_json: AsJson = False,
     html: Html = None,
@@ -49,23 +42,16 @@ def roofline(
 
       netgain plan roofline deepseek-v3 --on H200 --precision fp8 --dp 8 --ep 8
     """
+    from netgain.cli.plan.laid_out import joined
     from netgain.cli.plan.options import catalogue, model_and_weights, sizes
     from netgain.cli.plan.output import show
     from netgain.cost.layout import Layout
     from netgain.cost.planner.roofline_plan import RooflineAsk, plan_roofline
     from netgain.cost.precision import kv_format
-    from netgain.hardware.topologies import for_device, preset
 
     known = catalogue(hardware)
     device = known.device(on)
     layout = Layout(tp=tp, pp=pp, dp=dp, ep=ep)
-    joined = None
-    if layout.devices > 1:
-        joined = (
-            for_device(known, device, layout.devices, network or "InfiniBand NDR")
-            if topology is None
-            else preset(known, topology, None, network)
-        )
     shape, stored, source = model_and_weights(model, precision)
     report = plan_roofline(
         RooflineAsk(
@@ -79,7 +65,7 @@ def roofline(
             context=context,
             prompts=sizes("--prompt", prompt),
             drafts=drafts,
-            topology=joined,
+            topology=joined(known, device, layout, topology, network),
         )
     )
     show(report, as_json=as_json, html=html, plot=plot, explain=explain)
