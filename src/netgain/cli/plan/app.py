@@ -4,6 +4,7 @@ import typer
 
 from netgain.cli.plan.cache import cache
 from netgain.cli.plan.check import check
+from netgain.cli.plan.chunk import chunk
 from netgain.cli.plan.compare_hardware import compare_hardware
 from netgain.cli.plan.knowledge import knowledge
 from netgain.cli.plan.links import links
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command()(memory)
 app.command()(roofline)
 app.command()(links)
+app.command()(chunk)
 app.command()(spec)
 app.command()(pd)
 app.command()(cache)
