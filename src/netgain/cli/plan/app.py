@@ -2,6 +2,7 @@
 
 import typer
 
+from netgain.cli.plan.advise import advise
 from netgain.cli.plan.cache import cache
 from netgain.cli.plan.check import check
 from netgain.cli.plan.chunk import chunk
@@ -30,5 +31,6 @@ app.command()(pd)
 app.command()(cache)
 app.command()(knowledge)
 app.command()(price)
+app.command()(advise)
 app.command("compare-hardware")(compare_hardware)
 app.command()(check)

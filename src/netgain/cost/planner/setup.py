@@ -240,6 +240,12 @@ class CollectiveSeconds:
             yield CollectivePart(name, self._expert_layers, sent, seconds, link)
 
 
+def over_devices(setup: Setup, devices: int) -> Layout:
+    """One copy over so many devices: tensor ranks as far as heads divide, stages beyond."""
+    tp = math.gcd(devices, setup.shape.heads)
+    return Layout(tp=tp, pp=devices // tp)
+
+
 def devices_needed(setup: Setup, available: int, sequences: int, tokens: int) -> int:
     """Devices that one copy needs to hold one sequence of this length and its weights.
 
@@ -249,8 +255,7 @@ def devices_needed(setup: Setup, available: int, sequences: int, tokens: int) ->
     for devices in (1 << power for power in range(available.bit_length())):
         if devices > available:
             break
-        tp = math.gcd(devices, setup.shape.heads)
-        layout = Layout(tp=tp, pp=devices // tp)
+        layout = over_devices(setup, devices)
         if layout.pp > setup.shape.layers:
             continue
         share = max(1, sequences * devices // available)
