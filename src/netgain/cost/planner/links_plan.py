@@ -8,7 +8,6 @@ from netgain.cost.bounds import at_least_zero, count
 from netgain.cost.collectives import Operation
 from netgain.cost.communication import LAUNCH_S, CollectiveCost, collective, ways
 from netgain.cost.first_hypothesis import FirstLink, first_link
-from netgain.cost.kv_bytes import kv_copies
 from netgain.cost.layout import Layout
 from netgain.cost.placement import Placement, described, place, propose
 from netgain.cost.planner.setup import CollectiveSeconds, Setup
@@ -414,9 +413,12 @@ def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str],
     )
     link = first_link(question.devices_per_model, machines)
     doubts = []
-    copies = kv_copies(setup.shape, proposal.layout)
-    if copies is not None:
-        doubts.append(copies)
+    kv_heads = setup.shape.kv_heads
+    if proposal.layout.tp > kv_heads:
+        doubts.append(
+            f"TP {proposal.layout.tp} is wider than {kv_heads} KV heads: a group stores and moves "
+            f"{proposal.layout.tp / kv_heads:g} times the KV bytes"
+        )
     best = tried[0]
     said = [f"Proposed for {setup.shape.name}: {described(proposal.layout)}. {proposal.reason}."]
     if best.layout != proposed.layout and best.tokens_per_s > 1.05 * proposed.tokens_per_s:
@@ -469,7 +471,7 @@ def _try(question: LinksQuestion, setup: Setup, layout: Layout) -> _Tried:
     work = decode(each, question.context_tokens)
     model = laid.steps()
     seconds = model.seconds(work)
-    shared = CollectiveSeconds(laid, question.topology, placed).seconds(each, each)
+    shared = CollectiveSeconds(laid, question.topology, placed).seconds(each)
     running = each * layout.dp * layout.pp
     return _Tried(
         layout,

@@ -153,7 +153,7 @@ class CollectiveSeconds:
         self._placement = placement
         self._known: dict[tuple[int, int], float] = {}
 
-    def seconds(self, tokens: int, logit_rows: int) -> float:
+    def seconds(self, tokens: int, logit_rows: int = 0) -> float:
         """All-reduces of every layer, the logits, expert exchanges, sends between stages."""
         asked = tokens, logit_rows
         if asked not in self._known:
