@@ -39,6 +39,14 @@ def test_a_closed_loops_lag_spoils_nothing() -> None:
     assert lag.valid
 
 
+def test_what_was_never_sent_has_no_lag_and_what_failed_no_e2e() -> None:
+    nothing = np.array([np.nan])
+    assert Lag.of(LoadKind.OPEN, nothing, nothing) is None
+    lag = Lag.of(LoadKind.OPEN, np.array([0.25, 0.0, np.nan]), np.array([np.nan, 2.0, np.nan]))
+    assert lag is not None
+    assert (lag.n, lag.mean_s, lag.of_mean) == (2, 0.125, 0.0625)
+
+
 def test_a_run_whose_generator_lagged_is_invalid() -> None:
     records = [answered(i, i / 10, [i / 10 + 1.0], sent_s=i / 10 + 0.05) for i in range(100)]
     assert not run_metrics(header(duration_s=10), records).valid
