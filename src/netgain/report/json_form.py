@@ -61,11 +61,14 @@ def _table(table: Table) -> dict[str, Json]:
     return {
         "title": table.title,
         "columns": [_column(column) for column in table.columns],
-        "rows": [
-            {column.key: plain(row.get(column.key)) for column in table.columns}
-            for row in table.rows
-        ],
+        "rows": [_row(table, row) for row in table.rows],
     }
+
+
+def _row(table: Table, row: Mapping[str, Cell]) -> dict[str, Json]:
+    keys = [column.key for column in table.columns]
+    sure = [column.sure for column in table.columns if column.sure in row]
+    return {key: plain(row.get(key)) for key in (*keys, *sure)}
 
 
 def _column(column: Column) -> dict[str, Json]:
