@@ -165,9 +165,9 @@ def warnings(metrics: RunMetrics) -> tuple[str, ...]:
     law = metrics.littles_law
     if metrics.header.load is LoadKind.CLOSED and law is not None and not law.holds:
         said.append(
-            f"Little's law fails: {law.expected:.4g} clients, but throughput x time is "
-            f"{law.product:.4g} (tolerance {law.tolerance:.0%}): clients idled or requests are "
-            "lost."
+            f"Little's law fails: {law.clients} clients should have {law.expected:.4g} requests "
+            f"under way, but throughput x time is {law.product:.4g} (tolerance "
+            f"{law.tolerance:.0%}): clients idled or requests are lost."
         )
     return (*said, *_unanswered(metrics), *_token_doubts(metrics))
 
