@@ -47,7 +47,7 @@ def plain(value: Cell) -> Cell:
 
 
 def _figure(figure: Figure) -> dict[str, Json]:
-    return {
+    value: dict[str, Json] = {
         "value": plain(figure.value),
         "unit": figure.unit,
         "basis": figure.basis.value,
@@ -55,6 +55,9 @@ def _figure(figure: Figure) -> dict[str, Json]:
         "arithmetic": figure.arithmetic,
         "source": figure.source,
     }
+    if figure.interval is not None:
+        value |= {"low": plain(figure.interval.low), "high": plain(figure.interval.high)}
+    return value
 
 
 def _table(table: Table) -> dict[str, Json]:
@@ -62,7 +65,7 @@ def _table(table: Table) -> dict[str, Json]:
         "title": table.title,
         "columns": [_column(column) for column in table.columns],
         "rows": [
-            {column.key: plain(row.get(column.key)) for column in table.columns}
+            {key: plain(row.get(key)) for column in table.columns for key in column.keys}
             for row in table.rows
         ],
     }
@@ -70,7 +73,15 @@ def _table(table: Table) -> dict[str, Json]:
 
 def _column(column: Column) -> dict[str, Json]:
     basis = None if column.basis is None else column.basis.value
-    return {"key": column.key, "label": column.label, "unit": column.unit, "basis": basis}
+    value: dict[str, Json] = {
+        "key": column.key,
+        "label": column.label,
+        "unit": column.unit,
+        "basis": basis,
+    }
+    if column.bounds is not None:
+        value["bounds"] = list(column.bounds)
+    return value
 
 
 def _chart(chart: Chart) -> dict[str, Json]:

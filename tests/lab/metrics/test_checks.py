@@ -138,7 +138,7 @@ def test_a_little_above_capacity_a_long_run_tells_and_a_short_one_does_not_call_
 
 
 def ramp_run(most_at_once: float) -> tuple[RunHeader, list[RequestRecord]]:
-    """From 2 to 20 requests/s. Each streams for 6 s; first tokens come at most so fast, a second."""
+    """From 2 to 20 requests/s, each streams for 6 s; first tokens: at most so many a second."""
     ramp = Ramp(2, 20, 60.0)
     free_s, records = 0.0, []
     for index, start_s in enumerate(takewhile(lambda at_s: at_s < 60, ramp.offsets(1))):
