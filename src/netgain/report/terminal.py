@@ -210,6 +210,7 @@ def _table(page: _Page, table: Table) -> None:
         max(len(line) for text in (heads[i], *(row[i] for row in cells)) for line in _lines(text))
         for i in range(len(table.columns))
     ]
+    least[0] = max(least[0], min(natural[0], _LONGEST_WORD))  # a row's name is read first
     for columns in _blocks(least, page.width):
         widths = _widths([natural[i] for i in columns], [least[i] for i in columns], page.width)
         grid = _grid(columns, heads, cells, numeric, widths)

@@ -9,7 +9,8 @@ from netgain.report.document import Cell
 NOTHING: Final = "–"  # noqa: RUF001 (a dash is what a table's empty cell shows)
 _TO: Final = "–"  # noqa: RUF001 (between two numbers)
 _DIGITS: Final = 4
-_DIGITS_OF_BOUNDS: Final = 3
+_DIGITS_OF_BOUNDS: Final = (3, 4, 5)
+"""As few as tell the two apart."""
 
 _BINARY: Final = (
     (1.0, "B"),
@@ -132,7 +133,11 @@ def bounds(low: Cell, high: Cell, unit: str = "") -> str:
     if not known:
         return NOTHING
     scale = scale_for(unit, max(known, key=abs))
-    texts = [_short(bound / scale.factor) for bound in known]
+    texts = [""]
+    for digits in _DIGITS_OF_BOUNDS:
+        texts = [_short(bound / scale.factor, digits) for bound in known]
+        if len(set(texts)) == len(set(known)):
+            break
     if len(known) == 1:
         text = f"{'≥' if numbers[1] is None else '≤'} {texts[0]}"
     else:
@@ -151,10 +156,10 @@ def exact_count(value: Cell, unit: str) -> str:
     return f"{value:,} {base}"
 
 
-def _short(value: float) -> str:
+def _short(value: float, digits: int) -> str:
     if not math.isfinite(value) or abs(value) >= 1000:
         return number(value)
-    return f"{value:.{_DIGITS_OF_BOUNDS}g}"
+    return f"{value:.{digits}g}"
 
 
 def _step(steps: tuple[tuple[float, str], ...], size: float, base: float) -> tuple[float, str]:
