@@ -28,7 +28,7 @@ def run(
         typer.Option(
             "--workload",
             "-w",
-            help="A name such as chat, rag, code, synthetic:prompt=256,answer=64, "
+            help="A name such as chat, rag, code, synthetic:in=256,out=64, "
             "mix:chat=0.7,rag=0.3, or a trace's file; docs/workloads.md has all.",
         ),
     ] = "chat",
