@@ -223,6 +223,25 @@ def test_three_ways_out_and_each_of_them_fits(model: str, device: str, weights: 
         assert again.shortfall_bytes == 0
 
 
+def test_ways_out_differ_in_kind_and_the_cheapest_of_each_comes_first() -> None:
+    # 4096, 2048 and 1024 tokens a step would each do: one of them is said.
+    small, large = (Serving(max_batched_tokens=n, utilisation=0.95) for n in (4096, 32768))
+    most = plan_memory(ask("Llama-3.1-8B", "L40S", serving=small)).capacity_sequences
+    question = ask("Llama-3.1-8B", "L40S", sequences=most, serving=large)
+    changes = [out.change for out in ways_out(question, DEVICES.devices)]
+    assert len([change for change in changes if "smaller steps" in change]) == 1
+    # Where narrower weights alone do, narrower weights and keys are not a third way.
+    hybrid = ask("Qwen3-Next-80B-A3B", "H200-SXM")
+    flags = [out.change for out in ways_out(hybrid, DEVICES.devices)]
+    assert "--weights fp8)" in flags[0]
+    assert not any("--weights" in flag for flag in flags[1:])
+
+
+def test_no_more_sequences_run_than_are_wanted() -> None:
+    three = ask("Llama-2-7B", "H100-SXM", sequences=3, layout=Layout(dp=2))
+    assert plan_memory(three).runs == 3
+
+
 def test_one_device_less_than_the_fewest_does_not_hold_it() -> None:
     question = ask("Llama-3-70B", "H100-SXM")
     layout = fewest_devices(question)
