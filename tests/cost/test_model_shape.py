@@ -75,6 +75,21 @@ PUBLISHED = {
 }
 
 
+LLAMA: dict[str, object] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 100,
+    "intermediate_size": 128,
+}
+
+
+def compressed(bits: int, kind: str) -> dict[str, object]:
+    group = {"weights": {"num_bits": bits, "type": kind}}
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
+
+
 def shape(name: str) -> ModelShape:
     found = known_shape(name)
     assert found is not None
@@ -194,15 +209,31 @@ def test_a_gemma_3_config_that_states_only_what_differs_is_read() -> None:
     assert "Only the text model" in read.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("quantisation", "weights"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block"),
+        ({"quant_method": "awq", "bits": 4}, "int4"),
+        ({"quant_method": "gptq", "bits": 8}, "int8"),
+        ({"quant_method": "compressed-tensors"}, "fp8"),
+        (compressed(4, "int"), "int4"),
+        (compressed(4, "float"), "nvfp4"),
+        (compressed(8, "int"), "int8"),
+        (compressed(8, "float"), "fp8"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}, "int4"),
+    ],
+)
+def test_the_format_of_quantised_weights_is_read(
+    quantisation: dict[str, object], weights: str
+) -> None:
+    config = LLAMA | {"quantization_config": quantisation}
+    assert shape_from_hf(config, "quantised").native_weights == weights
+
+
 def test_an_unknown_architecture_is_read_as_a_llama_and_says_so() -> None:
-    config = {
-        "model_type": "novel",
-        "hidden_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "vocab_size": 100,
-        "intermediate_size": 128,
-    }
+    config = LLAMA | {"model_type": "novel"}
     assert "read as a Llama" in shape_from_hf(config, "new").notes[0]
 
 

@@ -102,7 +102,7 @@ def dispatch_bytes(
 
 def max_over_mean(loads: Sequence[float]) -> float:
     """How unequal: the largest load over the mean; 1 is equal, 1 for no load at all."""
-    mean = sum(loads) / len(loads)
+    mean = sum(loads) / count("ranks", len(loads))
     return max(loads) / mean if mean else 1.0
 
 
