@@ -41,7 +41,7 @@ def collectives_section(
     figures = [
         Figure("collectives_s", f"Collectives of a step: {first.label}", shared, "s", Basis.ASSUMED,
                " + ".join(f"{part.count} x {part.each_s * 1e6:.4g} us ({part.name})"
-                          for part in _parts(collectives, first.work)),
+                          for part in _exchanges(collectives, first.work)),
                f"{_ALPHA_BETA}; {name}"),
         Figure("collectives_share", "Share of that step", shared / taken.seconds, "fraction",
                Basis.ASSUMED, f"{shared * 1e3:.4g} / {taken.seconds * 1e3:.4g} ms", _ALPHA_BETA),
@@ -70,7 +70,7 @@ def collectives_section(
                 "share": part.seconds / step.estimate.seconds,
                 "link": part.link,
             }
-            for part in _parts(collectives, step.work)
+            for part in _exchanges(collectives, step.work)
         ]
     text = [
         f"{described(layout)} on {name}. Nothing is overlapped: a step is computation plus these. "
@@ -123,5 +123,5 @@ def unchecked_links(topology: Topology) -> list[str]:
     return [f"Nobody measured what {', '.join(names)} reaches of its peak: measure it"]
 
 
-def _parts(collectives: CollectiveSeconds, work: StepWork) -> tuple[CollectivePart, ...]:
-    return collectives.parts(work.tokens, work.logit_rows)
+def _exchanges(collectives: CollectiveSeconds, work: StepWork) -> tuple[CollectivePart, ...]:
+    return collectives.exchanges(work.tokens, work.logit_rows)

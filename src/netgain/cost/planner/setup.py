@@ -130,8 +130,12 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class CollectivePart:
-    """One kind of exchange in a step: how often, how many bytes a rank gives to each, how long."""
+    """One exchange in a step: how often, how many bytes a rank gives to each, how long each takes.
 
+    `kind`: tensor, expert or stage.
+    """
+
+    kind: str
     name: str
     count: int
     size_bytes: float
@@ -157,11 +161,18 @@ class CollectiveSeconds:
         """All-reduces of every layer, the logits, expert exchanges, sends between stages."""
         asked = tokens, logit_rows
         if asked not in self._known:
-            self._known[asked] = sum(part.seconds for part in self.parts(tokens, logit_rows))
+            self._known[asked] = sum(self.parts(tokens, logit_rows).values())
         return self._known[asked]
 
-    def parts(self, tokens: int, logit_rows: int) -> tuple[CollectivePart, ...]:
-        """Each kind of exchange that the layout makes necessary."""
+    def parts(self, tokens: int, logit_rows: int = 0) -> dict[str, float]:
+        """Seconds by kind: tensor, expert, stage."""
+        found: dict[str, float] = {}
+        for part in self.exchanges(tokens, logit_rows):
+            found[part.kind] = found.get(part.kind, 0.0) + part.seconds
+        return found
+
+    def exchanges(self, tokens: int, logit_rows: int = 0) -> tuple[CollectivePart, ...]:
+        """Every exchange that the layout makes necessary."""
         if self._topology is None or tokens == 0:
             return ()
         layout = self._setup.layout
@@ -176,7 +187,7 @@ class CollectiveSeconds:
             hop = send(self._topology, *one, size, self._setup.launch_s)
             found.append(
                 CollectivePart(
-                    "sends between stages", layout.pp - 1, size, hop.seconds, hop.slowest
+                    "stage", "sends between stages", layout.pp - 1, size, hop.seconds, hop.slowest
                 )
             )
         return tuple(found)
@@ -206,6 +217,7 @@ class CollectiveSeconds:
         reduce, gather = step.all_reduce, step.gather
         count = step.all_reduces - (self._expert_layers if self._exchanging else 0)
         yield CollectivePart(
+            "tensor",
             f"all-reduces of the layers ({reduce.algorithm})",
             count,
             reduce.size_bytes,
@@ -214,7 +226,12 @@ class CollectiveSeconds:
         )
         if gather is not None:
             yield CollectivePart(
-                "all-gather of the logits", 1, gather.size_bytes, gather.seconds, gather.slowest
+                "tensor",
+                "all-gather of the logits",
+                1,
+                gather.size_bytes,
+                gather.seconds,
+                gather.slowest,
             )
 
     def _experts(self, topology: Topology, tokens: int) -> Iterator[CollectivePart]:
@@ -237,7 +254,7 @@ class CollectiveSeconds:
             ("expert dispatch (all-to-all)", exchange.dispatch_bytes, exchange.dispatch_s),
             ("expert combine (all-to-all)", exchange.combine_bytes, exchange.combine_s),
         ):
-            yield CollectivePart(name, self._expert_layers, sent, seconds, link)
+            yield CollectivePart("expert", name, self._expert_layers, sent, seconds, link)
 
 
 def over_devices(setup: Setup, devices: int) -> Layout:
