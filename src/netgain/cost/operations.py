@@ -33,6 +33,10 @@ _ACTIVATION_BYTES = 2.0
 _STATE_UPDATE_FLOPS = 6  # decay, outer product and read-out: a multiply and an add for each
 _TILE_ROWS: Final = (16, 128)
 """Fewest and most rows that a grouped product computes at a time. Source: vLLM fused_moe."""
+_ROTATE_LAUNCHES: Final = 1
+"""Rotary positions, and keys and values into the cache: one kernel where engines fuse them."""
+_ACTIVATE_LAUNCHES: Final = 1
+"""The activation between the products of an MLP (and the quantisation of its result)."""
 _PLAIN_BITS: Final = 16
 _NARROW_BITS: Final = 8
 _ROUTING_LAUNCHES: Final = 5
@@ -188,10 +192,17 @@ def _grouped(
     moved = (work.context_tokens(a.window) + tokens) * token_bytes
     moved += tokens * heads * (a.head_dim + a.value_dim) * activations
     flops = 2.0 * heads * (a.head_dim + a.value_dim) * work.pairs(a.window)
-    yield Operation("attention", 1, flops, moved, Precision.BF16)
-    yield _linear(
-        "attention out", tokens, heads * a.value_dim, hidden, Part.ATTENTION, stored, activations
-    )
+    yield Operation("attention", 1 + _ROTATE_LAUNCHES, flops, moved, Precision.BF16)
+    yield _attention_out(heads * a.value_dim, hidden, stored, tokens, activations)
+
+
+def _attention_out(
+    width: float, hidden: int, stored: Stored, tokens: int, activations: float
+) -> Operation:
+    out = _linear("attention out", tokens, width, hidden, Part.ATTENTION, stored, activations)
+    # Before the other products the norm or the activation quantises on the way.
+    narrow = bytes_per_parameter(Part.ATTENTION, stored.weights) < _PLAIN_BITS / 8
+    return replace(out, launches=2) if narrow else out
 
 
 def _latent(
@@ -218,10 +229,9 @@ def _latent(
     moved += tokens * (queries + heads * a.value_dim) * activations
     if expanded < absorbed:
         moved += 2 * context * up * activations
-    yield Operation("attention", 2, min(absorbed, expanded), moved, Precision.BF16)
-    yield _linear(
-        "attention out", tokens, heads * a.value_dim, hidden, Part.ATTENTION, stored, activations
-    )
+    launches = 2 + _ROTATE_LAUNCHES
+    yield Operation("attention", launches, min(absorbed, expanded), moved, Precision.BF16)
+    yield _attention_out(heads * a.value_dim, hidden, stored, tokens, activations)
 
 
 def _state(
@@ -241,7 +251,8 @@ def _dense(
     width = math.ceil(mlp.intermediate / stored.layout.tp)
     up = 2 * width if mlp.gated else width
     yield _linear("mlp up", tokens, hidden, up, Part.MLP, stored, activations)
-    yield _linear("mlp down", tokens, width, hidden, Part.MLP, stored, activations)
+    down = _linear("mlp down", tokens, width, hidden, Part.MLP, stored, activations)
+    yield replace(down, launches=1 + _ACTIVATE_LAUNCHES)
 
 
 def _experts(
