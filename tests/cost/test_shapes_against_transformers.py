@@ -4,12 +4,11 @@ import tomllib
 from importlib.resources import files
 
 import pytest
+import torch
+import transformers
 
 from netgain.cost.known_models import known_shape
 from netgain.cost.model_shape import GroupedAttention, ModelShape, StateAttention
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 CONFIGS = {
     entry["name"]: entry["config"]
@@ -27,7 +26,7 @@ def shape(name: str) -> ModelShape:
     return found
 
 
-def config_of(name: str) -> "transformers.PretrainedConfig":
+def config_of(name: str) -> transformers.PretrainedConfig:
     values = CONFIGS[name] | TOLD_DIFFERENTLY.get(CONFIGS[name]["model_type"], {})
     return transformers.AutoConfig.for_model(**values)
 
