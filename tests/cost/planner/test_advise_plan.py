@@ -97,13 +97,13 @@ def interaction(report: Report, techniques: str) -> dict[str, Cell]:
 
 
 def test_speculation_in_a_decode_pool_asks_for_more_prefill() -> None:
-    row = interaction(plan_advise(SLOW_DECODE), "speculative decoding + prefill/decode separation")
+    row = interaction(plan_advise(SLOW_DECODE), "speculation + separate pools")
     assert float(row["times"] or 0) > 1.2
 
 
 def test_wider_tiers_gain_little_without_routing_by_prefix() -> None:
     report = plan_advise(SLOW_DECODE)
-    row = interaction(report, "KV tiers + data parallel")
+    row = interaction(report, "KV tiers + replicas")
     assert float(row["times"] or 0) > 2
     section = next(s for s in report.sections if s.heading == "Two at once")
     assert any("times as wide reach" in line for line in section.text)
@@ -111,9 +111,9 @@ def test_wider_tiers_gain_little_without_routing_by_prefix() -> None:
 
 def test_a_large_batch_takes_from_speculation_what_chunks_take_from_separation() -> None:
     report = plan_advise(SLOW_DECODE)
-    batching = interaction(report, "speculative decoding + admission, batching and scheduling")
+    batching = interaction(report, "speculation + batching")
     assert float(batching["times"] or 0) < 1
-    chunks = interaction(report, "chunked prefill + prefill/decode separation")
+    chunks = interaction(report, "chunks + separate pools")
     assert float(chunks["times"] or 0) < 0.7
 
 
@@ -121,7 +121,7 @@ def test_experts_and_copied_heads_are_met_only_where_there_are_some() -> None:
     dense = {r["techniques"] for r in rows(plan_advise(SLOW_DECODE), "interactions")}
     moe = plan_advise(replace(SLOW_DECODE, setup=setup("Qwen3-235B-A22B", "H200", 4)))
     more = {r["techniques"] for r in rows(moe, "interactions")} - dense
-    assert more == {"speculative decoding + experts", "tensor parallel + KV tiers"}
+    assert more == {"speculation + experts", "tensor parallel + KV tiers"}
     assert interaction(moe, "tensor parallel + KV tiers")["times"] == 2
 
 

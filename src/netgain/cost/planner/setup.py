@@ -218,7 +218,7 @@ class CollectiveSeconds:
         count = step.all_reduces - (self._expert_layers if self._exchanging else 0)
         yield CollectivePart(
             "tensor",
-            f"all-reduces of the layers ({reduce.algorithm})",
+            f"all-reduces ({reduce.algorithm})",
             count,
             reduce.size_bytes,
             reduce.seconds,
@@ -227,7 +227,7 @@ class CollectiveSeconds:
         if gather is not None:
             yield CollectivePart(
                 "tensor",
-                "all-gather of the logits",
+                "gather of the logits",
                 1,
                 gather.size_bytes,
                 gather.seconds,
@@ -251,8 +251,8 @@ class CollectiveSeconds:
         )
         link = f"among {len(group)} expert ranks"
         for name, sent, seconds in (
-            ("expert dispatch (all-to-all)", exchange.dispatch_bytes, exchange.dispatch_s),
-            ("expert combine (all-to-all)", exchange.combine_bytes, exchange.combine_s),
+            ("expert dispatch", exchange.dispatch_bytes, exchange.dispatch_s),
+            ("expert combine", exchange.combine_bytes, exchange.combine_s),
         ):
             yield CollectivePart("expert", name, self._expert_layers, sent, seconds, link)
 
