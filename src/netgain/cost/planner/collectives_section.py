@@ -45,7 +45,8 @@ def collectives_section(
                f"{_ALPHA_BETA}; {name}"),
         Figure("collectives_share", "Share of that step", shared / taken.seconds, "fraction",
                Basis.ASSUMED, f"{shared * 1e3:.4g} / {taken.seconds * 1e3:.4g} ms", _ALPHA_BETA),
-        Figure("one_device_over_n_s", f"One device's step over {over} tensor ranks",
+        Figure("one_device_over_n_s", f"One device's step over {over} ranks"
+               if over > 1 else "One device's step, the whole model on it",
                single_s / over, "s",
                setup.basis, f"{single_s * 1e3:.4g} ms / {over}",
                "what dividing would give if nothing crossed and everything divided"),

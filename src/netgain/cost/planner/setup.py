@@ -11,6 +11,7 @@ from netgain.cost.communication import (
     send,
     tensor_step,
 )
+from netgain.cost.expert_traffic import expected_nodes
 from netgain.cost.kv_bytes import kv_bytes_per_sequence, kv_bytes_per_token_stored
 from netgain.cost.layout import ONE_DEVICE, Layout
 from netgain.cost.memory import MemoryPlan, MemoryQuestion, plan_memory
@@ -25,6 +26,11 @@ from netgain.hardware.device import Device
 from netgain.hardware.topology import Topology
 from netgain.report.document import Basis
 
+LOW_LATENCY_TOKENS: Final = 256
+"""Up to so many tokens a rank each copy travels alone; beyond, once to each machine it needs.
+
+Source: DeepEP README, the most that its low-latency kernels are meant for.
+"""
 GRAPH_LAUNCH_S: Final = 8e-6
 """A collective inside a captured graph or a custom kernel, no launch from the host: 3 to 9 us for
 small buffers on A100, H100, H200 and B200 (aiconfigurator 095f58a5, custom_allreduce_perf)."""
@@ -240,13 +246,17 @@ class CollectiveSeconds:
         if experts is None:
             return
         group = self._placement.expert_groups()[0]
+        machines = len({topology.nodes[device].machine for device in group})
+        # Ranks of one tensor group hold the same tokens: each sends its share of them.
+        each = max(1, tokens // layout.tp)
         exchange = expert_exchange(
             topology,
             group,
-            # Ranks of one tensor group hold the same tokens: each sends its share of them.
-            max(1, tokens // layout.tp),
+            each,
             experts.top_k,
             shape.hidden,
+            node_limit=max(1, round(expected_nodes(experts.top_k, machines))),
+            once_per_node=each > LOW_LATENCY_TOKENS,
             launch_s=min(EXPERT_LAUNCH_S, self._setup.launch_s),
         )
         link = f"among {len(group)} expert ranks"
