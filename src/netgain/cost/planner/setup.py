@@ -29,7 +29,7 @@ from netgain.report.document import Basis
 LOW_LATENCY_TOKENS: Final = 256
 """Up to so many tokens a rank each copy travels alone; beyond, once to each machine it needs.
 
-Source: DeepEP README, the most that its low-latency kernels are meant for.
+Source: DeepEP V1, the most that its low-latency kernels are meant for.
 """
 GRAPH_LAUNCH_S: Final = 8e-6
 """A collective inside a captured graph or a custom kernel, no launch from the host: 3 to 9 us for
