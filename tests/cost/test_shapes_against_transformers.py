@@ -2,11 +2,15 @@
 
 import tomllib
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import pytest
 
 from netgain.cost.known_models import known_shape
 from netgain.cost.model_shape import GroupedAttention, ModelShape, StateAttention
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -27,7 +31,7 @@ def shape(name: str) -> ModelShape:
     return found
 
 
-def config_of(name: str) -> "transformers.PretrainedConfig":
+def config_of(name: str) -> "PreTrainedConfig":
     values = CONFIGS[name] | TOLD_DIFFERENTLY.get(CONFIGS[name]["model_type"], {})
     return transformers.AutoConfig.for_model(**values)
 

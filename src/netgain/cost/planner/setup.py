@@ -10,7 +10,7 @@ from netgain.cost.communication import (
     send,
     tensor_step,
 )
-from netgain.cost.kv_bytes import kv_bytes_per_sequence, kv_bytes_per_token_stored
+from netgain.cost.kv_bytes import kv_bytes_per_sequence_stored
 from netgain.cost.layout import ONE_DEVICE, Layout
 from netgain.cost.memory import MemoryPlan, MemoryQuestion, plan_memory
 from netgain.cost.model_shape import Experts, ModelShape
@@ -97,10 +97,11 @@ class Setup:
 
     def kv_bytes(self, tokens: int) -> int:
         """Bytes of one request's KV as a whole replica stores (and hands over) it."""
-        one = kv_bytes_per_sequence(self.shape, tokens, self.kv)
-        token = kv_bytes_per_token_stored(self.shape, replace(self.layout, tp=1), self.kv)
-        copies = kv_bytes_per_token_stored(self.shape, self.layout, self.kv) / max(1, token)
-        return round(one * copies)
+        return kv_bytes_per_sequence_stored(self.shape, tokens, self.layout, self.kv)
+
+    def kv_room_bytes(self, sequences: int, tokens: int) -> int:
+        """Room for keys and values on all ranks of a replica together."""
+        return self.memory(sequences, tokens).kv_room_bytes * self.layout.tp * self.layout.pp
 
     def memory(self, sequences: int, tokens: int) -> MemoryPlan:
         """Whether it fits, and how many tokens of KV it holds."""

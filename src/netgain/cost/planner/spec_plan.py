@@ -1,6 +1,6 @@
 """`netgain plan spec`: what speculation gains at each depth and batch, and where it turns."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +16,8 @@ from netgain.cost.speculation import (
     batch_speed_up,
     best_depth,
     break_even_acceptance,
+    break_even_batch,
+    gaining_batches,
     rejected_tokens,
     tokens_per_iteration,
     tokens_per_iteration_measured,
@@ -118,19 +120,9 @@ class _Times:
     def gain(self, batch: int, depth: int) -> float:
         return batch_speed_up(self._q.tokens(depth), depth, self.of(batch, depth))
 
-    def turn(self, depth: int) -> int | None:
-        """The first batch from which this depth gains nothing: doubling, then halving."""
-        if self.gain(1, depth) <= 1:
-            return 1
-        low, high = 1, 2
-        while self.gain(high, depth) > 1:
-            low, high = high, 2 * high
-            if high > 1 << 14:
-                return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.gain(middle, depth) > 1 else (low, middle)
-        return high
+    def at_depth(self, depth: int) -> Callable[[int], float]:
+        """S(B) of this depth."""
+        return lambda batch: self.gain(batch, depth)
 
     def _drafter(self) -> RooflineModel | None:
         q = self._q
@@ -148,7 +140,7 @@ def plan_spec(question: SpecQuestion) -> Report:
     times = _Times(question)
     gains = {d: times.gain(question.batch, d) for d in range(1, question.deepest + 1)}
     best, gain = max([(0, 1.0), *gains.items()], key=lambda pair: pair[1])
-    turn = times.turn(question.depth)
+    turn = break_even_batch(times.at_depth(question.depth))
     asked = gains.get(question.depth) or times.gain(question.batch, question.depth)
     sections = (
         _asked(question, times, best, gain),
@@ -157,6 +149,12 @@ def plan_spec(question: SpecQuestion) -> Report:
         _loses(question, times, turn),
     )
     verdict = [_answer(question, best, gain, asked)]
+    first = next(iter(gaining_batches(times.at_depth(question.depth))), 1)
+    if first > 1:
+        verdict.append(
+            f"Depth {question.depth} loses below a batch of about {first}: verifying few tokens "
+            "meets more experts than decoding them."
+        )
     if turn is not None:
         verdict.append(
             f"Depth {question.depth} turns into a loss from batch {turn} on at context "
@@ -351,7 +349,7 @@ def _loses(question: SpecQuestion, times: _Times, turn: int | None) -> Section:
         ),
         figures=(
             Figure("break_even_batch", f"Batch from which depth {question.depth} loses", turn, "",
-                   basis, "smallest B with S(B) <= 1" if turn is not None
+                   basis, "from here on S(B) <= 1" if turn is not None
                    else "S(B) stays above 1 up to 16,384", source),
             Figure("saturated_speed_up", f"Speed-up at batch {saturated}", asked, "ratio", basis,
                    f"E / ratio = {question.tokens(question.depth):.4g} / "
