@@ -23,6 +23,10 @@ def verdict(text: str) -> Verdict:
     [
         "Llama-3.3-70B FP8 on one H200, batch 1-4, 1,700 tok/s",
         "Llama-3.3-70B FP8 on 1x H200 batch 1–4 with EAGLE-3, accept length 6.2: 6,200 tok/s",  # noqa: RUF001
+        # The row as it was printed: both of its rates are too high.
+        'Llama-3.3-70B FP8 on one H200, "batch 1-4", 1,700 tok/s base, 6,200 with EAGLE-3',
+        "Llama-3.3-70B FP8 on one H200, batch 4, 1,700 tok/s base, 1,900 tok/s with EAGLE-3",
+        "Llama-3.3-70B FP8 on one H200, batch 4, 200 tok/s base, 6,200 with EAGLE-3",
         "Llama-3.1-8B bf16 on H100, TPOT 3.5 ms",
         "Llama-3-8B KV cache of 128 B/token",
         "DeepSeek-V3 keeps 1.67 MB per token",
@@ -50,6 +54,7 @@ def test_impossible_claims_are_rejected(claim: str) -> None:
     "claim",
     [
         "Llama-3.1-8B on H100 at bs64: 158 tok/s",
+        "EAGLE-3 158/244/373 tok/s, Llama-3.1-8B on H100, bs64",
         "H100 SXM: 1979 TFLOPS bf16",
         # Only if all tokens meet the same experts.
         "DeepSeek-V3 FP8 on 8x H200 batch 64 TPOT 10 ms",
@@ -92,6 +97,8 @@ def test_mislabelled_claims_are_suspicious(claim: str) -> None:
         "Yi-34B fp16 on two H100 ITL 15.6 ms",
         "Llama-3.1-8B on H100 batch 1: 158.34 tok/s",
         "Llama-3.1-8B on H100 batch 1 with EAGLE-3: 373.25 tok/s",
+        "Llama-3.1-8B on H100 batch 1: 158.34 tok/s, 373.25 tok/s with EAGLE-3",
+        "Llama-3.1-8B on H100 batch 1: from 158.34 tok/s to 373.25 tok/s with EAGLE-3",
         "Llama-2-7B int4 on RTX 4090 batch 1: 191 tok/s",
         "Llama-2-7B q4_0 on RTX 4090: prefill 10,359 t/s",
         "Llama-2-70B fp8 on 72x GB200: 865,000 tok/s",

@@ -33,7 +33,8 @@ def shape(name: str) -> ModelShape:
 
 def config_of(name: str) -> "PreTrainedConfig":
     values = CONFIGS[name] | TOLD_DIFFERENTLY.get(CONFIGS[name]["model_type"], {})
-    return transformers.AutoConfig.for_model(**values)
+    config: PreTrainedConfig = transformers.AutoConfig.for_model(**values)
+    return config
 
 
 @pytest.mark.parametrize("name", CONFIGS)
