@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from netgain.cost.hf_config import shape_from_hf
 from netgain.cost.known_models import known_shape
 from netgain.cost.model_shape import GroupedAttention, ModelShape, StateAttention
 
@@ -66,3 +67,16 @@ def test_heads_and_windows_are_those_of_the_config_that_transformers_reads(name:
         size = getattr(config, "head_dim", None) or config.hidden_size // heads
         assert layer.head_dim == layer.value_dim == size
     assert found.vocab == config.vocab_size
+
+
+@pytest.mark.parametrize(
+    "kind", ["olmoe", "granitemoe", "minimax_m2", "phimoe", "olmo2", "granite", "exaone4", "glm4"]
+)
+def test_unknown_architectures_are_counted_within_a_hundredth(kind: str) -> None:
+    config = transformers.AutoConfig.for_model(kind)
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    built = sum(tensor.numel() for tensor in {id(p): p for p in model.parameters()}.values())
+    read = shape_from_hf(config.to_dict(), kind)
+    assert "not known" in read.notes[0]
+    assert read.parameters == pytest.approx(built, rel=0.01)
