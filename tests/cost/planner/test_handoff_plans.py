@@ -161,6 +161,14 @@ def test_a_mixture_of_experts_is_not_said_to_lose_from_the_first_batch_on() -> N
     assert any("loses below a batch of about 16" in said for said in report.verdict)
 
 
+def test_the_turn_lies_where_verified_tokens_pass_the_ridge() -> None:
+    report = plan_spec(SpecQuestion(setup(), depth=4, context_tokens=128))
+    ridge = value(report, "ridge_tokens")
+    assert ridge == pytest.approx(295, abs=0.5)
+    # Not at the ridge itself: 2.8 tokens an iteration pay for verification up to 2.3 times as long.
+    assert 1 < value(report, "break_even_batch") * 5 / ridge < 4
+
+
 def test_measured_positions_count_as_measured() -> None:
     report = plan_spec(SpecQuestion(setup(), conditional=(0.8, 0.5), depth=2))
     assert report.figure("tokens_per_iteration").basis is Basis.MEASURED

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from netgain.cost.bounds import at_least_zero, count, fraction
+from netgain.cost.intensity import critical_tokens
 from netgain.cost.kv_bytes import kv_bytes_per_token
 from netgain.cost.layout import ONE_DEVICE
 from netgain.cost.model_shape import ModelShape
@@ -339,6 +340,13 @@ def _loses(question: SpecQuestion, times: _Times, turn: int | None) -> Section:
     saturated = max(question.batches)
     asked = times.gain(saturated, question.depth)
     basis, source = question.setup.basis, question.setup.source
+    device, weights = question.setup.device, question.setup.weights
+    experts = question.setup.shape.experts
+    chosen = experts.top_k / experts.experts if experts else 1.0
+    rate = device.rate(weights.computes_in)[1].dense.value
+    bandwidth = device.bandwidth_bytes_s.value
+    ridge = critical_tokens(rate, bandwidth, weights.bytes, chosen)
+    of_experts = f" x {experts.experts} / {experts.top_k} experts" if experts else ""
     return Section(
         "When it loses",
         text=(
@@ -351,6 +359,11 @@ def _loses(question: SpecQuestion, times: _Times, turn: int | None) -> Section:
             Figure("break_even_batch", f"Batch from which depth {question.depth} loses", turn, "",
                    basis, "from here on S(B) <= 1" if turn is not None
                    else "S(B) stays above 1 up to 16,384", source),
+            Figure("ridge_tokens", "Tokens a step at which arithmetic overtakes reading weights",
+                   ridge, "tokens", Basis.ASSUMED,
+                   f"{rate / 1e12:,.4g} TFLOPS x {weights.bytes:.4g} B / (2 x "
+                   f"{bandwidth / 1e12:.4g} TB/s){of_experts}",
+                   f"peaks; a batch verifies {question.depth + 1} tokens a sequence"),
             Figure("saturated_speed_up", f"Speed-up at batch {saturated}", asked, "ratio", basis,
                    f"E / ratio = {question.tokens(question.depth):.4g} / "
                    f"{times.of(saturated, question.depth).step_ratio(question.depth):.4g}", source),
