@@ -39,6 +39,12 @@ def verdict(text: str) -> Verdict:
         "Llama-3.1-8B bf16 on H100: prefill 200,000 tok/s",
         "Llama-3.1-8B bf16 on H100: prefill 200,000 tok/s with 50% cache hits",
         "Llama-3.1-405B FP8 on 8x H100 batch 1: 70 tok/s",
+        "Llama-3.1-405B FP8 on 8x H200 batch 64, 128k context: 1,800 tok/s",
+        "Kimi-K2 on 8x H100: 60 tok/s/user",
+        "Qwen3-Next-80B-A3B bf16 on H100 batch 1: 100 tok/s",
+        "DeepSeek-V3 FP8 on 32x H100: prefill 900,000 tok/s/node",
+        "Llama-3.1-8B on H100 with EAGLE-3: 6,000 tok/s, batch 1",
+        "Llama-3.1-8B bf16 on two H100s batch 1: 600 tokens a second",
         "Qwen3-30B-A3B bf16 on H100 batch 1: 700 tok/s",
         "DeepSeek-V3 FP8 on 8x H200 batch 64 TPOT 0.8 ms",
         "Llama-3.1-70B NVFP4 on B200 batch 1: 400 tok/s",
@@ -119,6 +125,18 @@ def test_mislabelled_claims_are_suspicious(claim: str) -> None:
         "DeepSeek-V3 fp8 on 72x H100: 22,282 tok/s/node",
         "Llama-2-70B fp8 on 72x GB200: 12,022 tok/s/GPU",
         "Llama-3.1-8B on 600x Groq LPU: 800 tok/s",
+        "Llama-3.1-8B on H100, 8 concurrent, context 21000, TPOT 15.18 ms",
+        "gpt-oss-120b on 2x H200 batch 64 TPOT 14.42 ms",
+        "Llama-3.1-8B bf16 on 8x B200: 147,000 tok/s",
+        "Vicuna-13B fp16 on A100-80 batch 1 with EAGLE3, MAT 5.71: 110 tok/s",
+        "gpt-oss-20b on B200 batch 1 with EAGLE-3, accept length 3.02: 700 tok/s",
+        "DeepSeek-V3 FP8 on 32x H800: prefill 73.7k tok/s/node with 56.3% cache hits",
+        "DeepSeek-V3 FP8 on 32x H100: prefill 57,674 tok/s/node",
+        "Mixtral-8x22B bf16 on 8x H100 batch 64: 3,000 tok/s",
+        "Kimi-K2 on 16x H200: 60 tok/s/user",
+        "Qwen3-Next-80B-A3B fp8 on H100 batch 1: 180 tok/s",
+        "Qwen2.5-72B-Instruct-GPTQ-Int4 on 1x A100-80 batch 1: 35 tok/s",
+        "Llama-3.1-405B FP8 on 8x H200 batch 64, 4k context: 1,800 tok/s",
         "Llama-3.1-70B on 4x Cerebras WSE-3: 450 tok/s/user",
         "H100 SXM 989 TFLOPS bf16",
     ],
@@ -149,6 +167,7 @@ def test_kibibytes_read_as_bytes_are_recognised() -> None:
         ("Llama-3.1-8B on 8x H100", 8),
         ("Llama-3.1-8B on H100 x4", 4),
         ("Llama-3.1-8B on two H100", 2),
+        ("Llama-3.1-8B on two H100s", 2),
         ("Llama-3.1-8B bf16 H100", 1),
         ("Llama-3.1-8B batch 4 H100", 1),
     ],
@@ -261,3 +280,5 @@ def test_numbers_that_claim_nothing_are_refused() -> None:
         Claim(ttft_s=0.0)
     with pytest.raises(ConfigurationError):
         read_claim("a" * 3000, KNOWN)
+    with pytest.raises(ConfigurationError, match="above 0"):
+        read_claim("Llama-3.1-8B on H100: -5 tok/s", KNOWN)

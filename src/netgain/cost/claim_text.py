@@ -42,11 +42,12 @@ _BATCH: Final = re.compile(
 )
 _RATE: Final = re.compile(
     _NUMBER + r"\s*(k)?\s*(?:output |generated |prompt |input |prefill |decode )?"
-    r"(?:tok(?:en)?s?\s*(?:/|per )\s*s(?:ec(?:ond)?)?|tps|t/s)"
+    r"(?:tok(?:en)?s?\s*(?:/|per |a )\s*s(?:ec(?:ond)?)?|tps|t/s)"
     r"(\s*(?:/|per )\s*"
     r"(user|sequence|seq|request|stream|gpu|device|chip|card|accelerator|node)s?\b)?",
     re.IGNORECASE,
 )
+_NEGATIVE: Final = re.compile(r"(?<!\S)-\d[\d.,]*\s*k?\s*(?:tok|ms\b|us\b|tps)\w*", re.IGNORECASE)
 _TPOT: Final = re.compile(
     r"(?:tpot|itl|inter-token latency)\s*(?:of|is|=|:)?\s*" + _NUMBER + r"\s*(ms|us|s)\b"
     r"|" + _NUMBER + r"\s*(ms|us|s)\s*(?:tpot|itl|(?:/|per )\s*tok(?:en)?)\b",
@@ -69,7 +70,8 @@ _KV_FORMAT: Final = re.compile(
     re.IGNORECASE,
 )
 _CONTEXT: Final = re.compile(
-    r"\b(?:context|ctx|isl|prompt|input)\s*(?:length|of|=|:)?\s*(\d[\d,]*)\s*(k)?\b(?!\s*tok\w*/)",
+    r"\b(?:context|ctx|isl|prompt|input)\s*(?:length|of|=|:)?\s*(\d[\d,]*+)\s*+(k)?+\b"
+    r"(?!\s*tok\w*/)",
     re.IGNORECASE,
 )
 _CONTEXT_AFTER: Final = re.compile(
@@ -80,7 +82,7 @@ _TFLOPS: Final = re.compile(_NUMBER + r"\s*([TP])FLOP/?S?\b", re.IGNORECASE)
 _SPECULATIVE: Final = re.compile(r"eagle|medusa|specul|\bmtp\b|draft|lookahead|n-?gram", re.I)
 _UNDRAFTED: Final = re.compile(r"\bbase(?:line)?\b|without|\bno (?:spec|draft)|\bplain\b", re.I)
 _DRAFTED_RATE: Final = re.compile(
-    _NUMBER + r"\s*(k)?\s+(?:with|using|by)\s+(?:\w+\s+)?"
+    r"(?<![\w.,])" + _NUMBER + r"\s*(k)?\s+(?:with|using|by)\s+(?:\w+\s+)?"
     r"(?:eagle|medusa|specul|mtp\b|drafts?\b|lookahead|n-?gram)",
     re.IGNORECASE,
 )
@@ -116,6 +118,8 @@ def read_claim(text: str, catalogue: Catalogue) -> Claim:
     """
     if len(text) > _LONGEST_CLAIM:
         raise ConfigurationError(f"the claim has {len(text):,} characters: give one sentence")
+    if negative := _NEGATIVE.search(text):
+        raise ConfigurationError(f"{negative[0]!r}: a claim needs a number above 0")
     # Numbers are read from what is left once names, which hold numbers too, are taken out.
     model, rest = _taken(_SUFFIX.sub(" ", text), known_shape)
     device, rest = _taken(rest, lambda name: _device(name, catalogue))
@@ -174,10 +178,12 @@ def _taken(text: str, look_up: Callable[[str], _Found | None]) -> tuple[_Found |
 def _device(name: str, catalogue: Catalogue) -> Device | None:
     if len(name) < 2 or name.isdigit():
         return None
-    try:
-        return catalogue.device(name)
-    except ConfigurationError:
-        return None
+    for each in (name, name.removesuffix("s")):  # two H100s
+        try:
+            return catalogue.device(each)
+        except ConfigurationError:
+            continue
+    return None
 
 
 def _take(pattern: re.Pattern[str], text: str) -> tuple[str, re.Match[str] | None]:
@@ -247,7 +253,7 @@ def _rates(text: str, devices: int) -> _Rates:
     if output:
         output += [
             (_number(match[1]) * (1000 if match[2] else 1), True)
-            for match in _DRAFTED_RATE.finditer(text)
+            for match in _DRAFTED_RATE.finditer(_ACCEPTED.sub(";", _BATCH.sub(";", text)))
         ]
     some_drafted = any(drafted for _, drafted in output)
     undrafted = [value for value, drafted in output if some_drafted and not drafted]
