@@ -2,19 +2,14 @@
 
 import tomllib
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import pytest
+import torch
+import transformers
 
 from netgain.cost.hf_config import shape_from_hf
 from netgain.cost.known_models import known_shape
 from netgain.cost.model_shape import GroupedAttention, ModelShape, StateAttention
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 CONFIGS = {
     entry["name"]: entry["config"]
@@ -32,16 +27,16 @@ def shape(name: str) -> ModelShape:
     return found
 
 
-def config_of(name: str) -> "PreTrainedConfig":
+def config_of(name: str) -> transformers.PretrainedConfig:
     values = CONFIGS[name] | TOLD_DIFFERENTLY.get(CONFIGS[name]["model_type"], {})
-    config: PreTrainedConfig = transformers.AutoConfig.for_model(**values)
+    config: transformers.PretrainedConfig = transformers.AutoConfig.for_model(**values)
     return config
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_parameters_are_those_of_the_model_that_transformers_builds(name: str) -> None:
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config_of(name))
+        model = transformers.AutoModelForCausalLM.from_config(config_of(name))  # type: ignore[no-untyped-call]
     built = sum(tensor.numel() for tensor in {id(p): p for p in model.parameters()}.values())
     # Routers' correction biases are stored, and are buffers there.
     built += sum(b.numel() for key, b in model.named_buffers() if "correction_bias" in key)
