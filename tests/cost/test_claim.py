@@ -201,6 +201,11 @@ def test_an_impossible_number_is_told_the_floor_that_even_the_kindest_reading_ha
     assert "fp8" not in judged.findings[-1].statement
 
 
+def test_a_rate_below_zero_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="above 0"):
+        read_claim("Llama-3.1-8B on H100: -5 tok/s", KNOWN)
+
+
 def test_what_only_alike_tokens_would_explain_is_said() -> None:
     judged = check_claim(read_claim("DeepSeek-V3 FP8 on 8x H200 batch 64 TPOT 10 ms", KNOWN))
     assert "tokens that meet the same experts would explain it" in judged.findings[-1].statement
@@ -280,5 +285,3 @@ def test_numbers_that_claim_nothing_are_refused() -> None:
         Claim(ttft_s=0.0)
     with pytest.raises(ConfigurationError):
         read_claim("a" * 3000, KNOWN)
-    with pytest.raises(ConfigurationError, match="above 0"):
-        read_claim("Llama-3.1-8B on H100: -5 tok/s", KNOWN)

@@ -42,12 +42,11 @@ _BATCH: Final = re.compile(
 )
 _RATE: Final = re.compile(
     _NUMBER + r"\s*(k)?\s*(?:output |generated |prompt |input |prefill |decode )?"
-    r"(?:tok(?:en)?s?\s*(?:/|per |a )\s*s(?:ec(?:ond)?)?|tps|t/s)"
+    r"(?:tok(?:en)?s?\s*(?:/|per |an? |each )\s*s(?:ec(?:ond)?)?|tps|t/s)"
     r"(\s*(?:/|per )\s*"
     r"(user|sequence|seq|request|stream|gpu|device|chip|card|accelerator|node)s?\b)?",
     re.IGNORECASE,
 )
-_NEGATIVE: Final = re.compile(r"(?<!\S)-\d[\d.,]*\s*k?\s*(?:tok|ms\b|us\b|tps)\w*", re.IGNORECASE)
 _TPOT: Final = re.compile(
     r"(?:tpot|itl|inter-token latency)\s*(?:of|is|=|:)?\s*" + _NUMBER + r"\s*(ms|us|s)\b"
     r"|" + _NUMBER + r"\s*(ms|us|s)\s*(?:tpot|itl|(?:/|per )\s*tok(?:en)?)\b",
@@ -61,6 +60,9 @@ _TTFT: Final = re.compile(
 _ACCEPTED: Final = re.compile(
     r"(?:accept(?:ed|ance)?\s*len(?:gth)?|\bal|\bmat|\btau)\s*(?:of|is|=|:)?\s*" + _NUMBER,
     re.IGNORECASE,
+)
+_NEGATIVE: Final = re.compile(
+    r"(?:^|[\s:=(])-\s*\d[\d,.]*\s*k?\s*(?:tok|tps|t/s|ms\b|tflop)", re.IGNORECASE
 )
 _KV: Final = re.compile(
     _NUMBER + r"\s*([KMG]i?B|B|bytes)\s*(?:of kv\s*)?(?:/|per )\s*tok(?:en)?\b", re.IGNORECASE
@@ -118,8 +120,9 @@ def read_claim(text: str, catalogue: Catalogue) -> Claim:
     """
     if len(text) > _LONGEST_CLAIM:
         raise ConfigurationError(f"the claim has {len(text):,} characters: give one sentence")
-    if negative := _NEGATIVE.search(text):
-        raise ConfigurationError(f"{negative[0]!r}: a claim needs a number above 0")
+    negative = _NEGATIVE.search(text)
+    if negative:
+        raise ConfigurationError(f"the claim says {negative[0].strip()}: give a number above 0")
     # Numbers are read from what is left once names, which hold numbers too, are taken out.
     model, rest = _taken(_SUFFIX.sub(" ", text), known_shape)
     device, rest = _taken(rest, lambda name: _device(name, catalogue))
@@ -178,9 +181,10 @@ def _taken(text: str, look_up: Callable[[str], _Found | None]) -> tuple[_Found |
 def _device(name: str, catalogue: Catalogue) -> Device | None:
     if len(name) < 2 or name.isdigit():
         return None
-    for each in (name, name.removesuffix("s")):  # two H100s
+    # `two H100s` are two of an H100.
+    for known in (name, name.removesuffix("s")):
         try:
-            return catalogue.device(each)
+            return catalogue.device(known)
         except ConfigurationError:
             continue
     return None
