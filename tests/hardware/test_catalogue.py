@@ -153,3 +153,29 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, says: str) -
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         load_catalogue([tmp_path / "none.toml"])
+
+
+def test_an_h800_is_as_sure_as_its_one_source_says() -> None:
+    h800 = KNOWN.device("H800")
+    assert h800.scale_up is not None
+    assert h800.scale_up.per_direction_bytes_s.confidence is Confidence.READ
+    assert h800.power_w is not None
+    facts = [h800.memory_bytes, h800.bandwidth_bytes_s, h800.power_w]
+    for rate in h800.rates.values():
+        facts += [fact for fact in (rate.dense, rate.quoted, rate.achieved) if fact is not None]
+    assert {fact.confidence for fact in facts} == {Confidence.DERIVED}
+
+
+def test_what_is_twice_the_dense_rate_is_twice_it_and_says_derived() -> None:
+    for device in KNOWN.devices:
+        for rate in device.rates.values():
+            if rate.quoted is not None and rate.quoted.note.startswith("twice dense"):
+                assert rate.quoted.confidence is Confidence.DERIVED
+                assert rate.quoted.value == pytest.approx(2 * rate.dense.value, rel=1.1e-3)
+
+
+def test_a_torus_neighbour_gets_one_link_of_several() -> None:
+    for device, pair in (("TPU-v5e", 50e9), ("TPU-v6e", 100e9), ("TPU-v5p", 100e9)):
+        scale_up = KNOWN.device(device).scale_up
+        assert scale_up is not None
+        assert scale_up.pair_bytes_s.value == pair

@@ -210,6 +210,7 @@ class _Builder:
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
         self._shape = shape
+        self._catalogue = catalogue
         self._wire: Callable[[str], Wire] = partial(wire, catalogue)
 
     def machine(self, machine: int) -> None:
@@ -222,7 +223,7 @@ class _Builder:
             self._switch(machine, names)
         elif shape.fabric is Fabric.BRIDGE:
             for first in range(0, len(names), shape.bridge):
-                self._mesh(names[first : first + shape.bridge], bridge=True)
+                self._mesh(names[first : first + shape.bridge])
         elif shape.fabric is not Fabric.NONE:
             self._mesh(names)
 
@@ -282,10 +283,15 @@ class _Builder:
         for name in names:
             self._both(name, switch, self._wire(self._shape.scale_up))
 
-    def _mesh(self, names: Sequence[str], bridge: bool = False) -> None:
+    def _mesh(self, names: Sequence[str]) -> None:
         one = self._wire(self._shape.scale_up)
-        if bridge and len(names) > 2:
-            one = one.scaled(1 / (len(names) - 1))  # A bridge's links are shared by its pairs.
+        shared = any(
+            link.name == one.name and link.pair_bytes_s.value == link.per_direction_bytes_s.value
+            for link in self._catalogue.links
+        )
+        if len(names) > 2 and shared:
+            # Nothing is said of a pair: all pairs of a device share what it has to all of them.
+            one = one.scaled(1 / (len(names) - 1))
         for index, first in enumerate(names):
             for second in names[index + 1 :]:
                 self._both(first, second, one)

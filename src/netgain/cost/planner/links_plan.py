@@ -94,11 +94,12 @@ def plan_links(question: LinksQuestion) -> Report:
     ]
     warnings = []
     first = question.group[0]
-    used = [edge for other in question.group[1:] for edge in topology.path(first, other).edges]
-    unchecked = sorted({edge.wire.name for edge in used if not edge.wire.checked})
-    if unchecked:
+    crossed = [edge for other in question.group[1:] for edge in topology.path(first, other).edges]
+    assumed = {edge.wire.name: edge.wire.assumed for edge in crossed if edge.wire.assumed}
+    if assumed:
+        shares = "; ".join(f"{name} ({' and '.join(which)})" for name, which in assumed.items())
         warnings.append(
-            f"Nobody measured what {', '.join(unchecked)} reaches of its peak: measure it"
+            f"Shares of the peak that nobody measured, assumed here: {shares}. Measure yours"
         )
     if len(question.group) > 1 and len(_inside(question)) > 1:
         sections.append(_leaving(question))
@@ -208,7 +209,7 @@ def _wires(topology: Topology) -> Table:
                 "collective": wire.collective,
                 "send": wire.send,
                 "hop": wire.hop_s,
-                "checked": "measured" if wire.checked else "assumed",
+                "assumed": ", ".join(wire.assumed) or "none",
             },
         )
         row["edges"] = int(row["edges"] or 0) + 1
@@ -222,7 +223,7 @@ def _wires(topology: Topology) -> Table:
             Column("total", "Both ways", "bytes/s", Basis.ASSUMED),
             Column("collective", "Reached by a ring", "fraction", Basis.ASSUMED),
             Column("send", "Reached by one pair", "fraction", Basis.ASSUMED),
-            Column("checked", "Shares are"),
+            Column("assumed", "Shares nobody measured"),
             Column("hop", "Latency of an edge", "s", Basis.ASSUMED),
         ),
         tuple(found.values()),
@@ -234,12 +235,12 @@ def _share_sources(topology: Topology) -> Table:
     return Table(
         "share_sources",
         "Where the shares come from",
-        (Column("link", "Link"), Column("source", "Source"), Column("checked", "Measured")),
+        (Column("link", "Link"), Column("source", "Source"), Column("assumed", "Assumed")),
         tuple(
             {
                 "link": wire.name,
                 "source": wire.source,
-                "checked": "measured" if wire.checked else "assumed: nobody measured it",
+                "assumed": f"assumed: {', '.join(wire.assumed)}" if wire.assumed else None,
             }
             for wire in wires.values()
         ),
