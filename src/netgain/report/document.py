@@ -35,6 +35,14 @@ _MEANINGS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class Interval:
+    """Confidence bounds at 95 %, in the number's own unit; None where the sample gives none."""
+
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """One number, what it is, and how it came about.
 
@@ -43,7 +51,7 @@ class Figure:
     "requests/s", "FLOP", "FLOP/s", "bytes/s", "FLOP/byte", "W", "$", "ratio", "fraction" (shown as
     per cent), "") or other text.
     `arithmetic` is the formula with its numbers filled in, for --explain; `source` where the
-    formula or the fact comes from.
+    formula or the fact comes from. `interval`: how well a sampled number is known.
     """
 
     name: str
@@ -53,6 +61,7 @@ class Figure:
     basis: Basis
     arithmetic: str = ""
     source: str = ""
+    interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,8 @@ class Column:
 
     `group` is the heading above it where the table stands on its side. `sure` is the key of a cell
     that says in a word how sure this column's cell of the same row is (see `Table.signs`).
+
+    With `bounds`, the keys of two numbers in every row, it shows the range between them instead.
     """
 
     key: str
@@ -69,6 +80,12 @@ class Column:
     basis: Basis | None = None
     group: str = ""
     sure: str = ""
+    bounds: tuple[str, str] | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What of a row it shows."""
+        return self.bounds or (self.key,)
 
 
 class Form(StrEnum):

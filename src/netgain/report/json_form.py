@@ -47,7 +47,7 @@ def plain(value: Cell) -> Cell:
 
 
 def _figure(figure: Figure) -> dict[str, Json]:
-    return {
+    value: dict[str, Json] = {
         "value": plain(figure.value),
         "unit": figure.unit,
         "basis": figure.basis.value,
@@ -55,6 +55,9 @@ def _figure(figure: Figure) -> dict[str, Json]:
         "arithmetic": figure.arithmetic,
         "source": figure.source,
     }
+    if figure.interval is not None:
+        value |= {"low": plain(figure.interval.low), "high": plain(figure.interval.high)}
+    return value
 
 
 def _table(table: Table) -> dict[str, Json]:
@@ -66,14 +69,22 @@ def _table(table: Table) -> dict[str, Json]:
 
 
 def _row(table: Table, row: Mapping[str, Cell]) -> dict[str, Json]:
-    keys = [column.key for column in table.columns]
+    keys = [key for column in table.columns for key in column.keys]
     sure = [column.sure for column in table.columns if column.sure in row]
     return {key: plain(row.get(key)) for key in (*keys, *sure)}
 
 
 def _column(column: Column) -> dict[str, Json]:
     basis = None if column.basis is None else column.basis.value
-    return {"key": column.key, "label": column.label, "unit": column.unit, "basis": basis}
+    value: dict[str, Json] = {
+        "key": column.key,
+        "label": column.label,
+        "unit": column.unit,
+        "basis": basis,
+    }
+    if column.bounds is not None:
+        value["bounds"] = list(column.bounds)
+    return value
 
 
 def _chart(chart: Chart) -> dict[str, Json]:

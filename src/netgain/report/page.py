@@ -10,11 +10,12 @@ from typing import Final
 
 from netgain._version import __version__
 from netgain.report import contents
-from netgain.report.document import Basis, Cell, Chart, Column, Figure, Form, Report, Section, Table
+from netgain.report.cells import cell_text, is_numeric
+from netgain.report.document import Basis, Chart, Figure, Form, Report, Section, Table
 from netgain.report.files import write_file
 from netgain.report.plotly_chart import plotly_chart
 from netgain.report.side_by_side import side_by_side
-from netgain.report.units import exact_count, quantity
+from netgain.report.units import bounds, exact_count, quantity
 
 _MANY_SECTIONS: Final = 3
 _POLICY: Final = (
@@ -116,6 +117,9 @@ def _figure(figure: Figure) -> Iterator[str]:
     )
     if exact:
         yield f'<dd class="count">{escape(exact)}</dd>\n'
+    if figure.interval is not None:
+        known = bounds(figure.interval.low, figure.interval.high, figure.unit)
+        yield f'<dd class="count">95 %: {escape(known)}</dd>\n'
     yield f"<dd>{_basis(figure.basis)}"
     if figure.arithmetic or figure.source:
         yield "\n<details><summary>How</summary>\n"
@@ -168,26 +172,20 @@ def _beside(table: Table) -> Iterator[str]:
 
 def _rows(table: Table) -> Iterator[str]:
     yield "<thead><tr>"
-    numeric = [_is_numeric(table, column) for column in table.columns]
-    for column, is_numeric in zip(table.columns, numeric, strict=True):
+    numeric = [is_numeric(table, column) for column in table.columns]
+    for column, right in zip(table.columns, numeric, strict=True):
         basis = f"<br>{_basis(column.basis)}" if column.basis else ""
-        yield f'<th scope="col"{_side(is_numeric)}>{escape(column.label)}{basis}</th>'
+        yield f'<th scope="col"{_side(right)}>{escape(column.label)}{basis}</th>'
     yield "</tr></thead>\n<tbody>\n"
     for row in table.rows:
         yield "<tr>"
-        for column, is_numeric in zip(table.columns, numeric, strict=True):
-            text = quantity(row.get(column.key), column.unit)
-            yield f"<td{_side(is_numeric)}>{escape(text)}</td>"
+        for column, right in zip(table.columns, numeric, strict=True):
+            yield f"<td{_side(right)}>{escape(cell_text(column, row))}</td>"
         yield "</tr>\n"
 
 
-def _is_numeric(table: Table, column: Column) -> bool:
-    values: list[Cell] = [row.get(column.key) for row in table.rows]
-    return all(value is None or isinstance(value, (int, float)) for value in values)
-
-
-def _side(is_numeric: bool) -> str:
-    return ' class="number"' if is_numeric else ""
+def _side(right: bool) -> str:
+    return ' class="number"' if right else ""
 
 
 def _chart(chart: Chart) -> str:

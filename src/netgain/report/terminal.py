@@ -8,20 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
 from netgain.report import contents
-from netgain.report.document import (
-    Basis,
-    Cell,
-    Chart,
-    Column,
-    Figure,
-    Form,
-    Report,
-    Section,
-    Table,
-)
+from netgain.report.cells import cell_text, is_numeric
+from netgain.report.document import Basis, Chart, Column, Figure, Form, Report, Section, Table
 from netgain.report.printable import printable
 from netgain.report.side_by_side import SideBySide, side_by_side
-from netgain.report.units import exact_count, quantity
+from netgain.report.units import bounds, exact_count, quantity
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -164,19 +155,26 @@ def _figures(page: _Page, figures: Sequence[Figure], *, explain: bool) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = [(figure, _value_text(figure)) for figure in figures]
+    shown = [(figure, _value_text(figure), _known_text(figure)) for figure in figures]
     basis_width = max((len(figure.basis.value) for figure in figures), default=0)
-    value_width = max((len(value) for _, value in shown), default=0)
+    value_width = max((len(value) for _, value, _ in shown), default=0)
     value_width = min(value_width, page.prose // 2)
+    known_width = max((len(known) for _, _, known in shown), default=0)
     label_width = max((len(figure.label) for figure in figures), default=0)
-    label_width = max(min(label_width, page.prose - value_width - basis_width - 3 * _GAP), 8)
-    for figure, value in shown:
+    others = value_width + known_width + basis_width + 4 * _GAP
+    if page.prose - others < _LONGEST_WORD:
+        others, known_width = others - known_width - _GAP, 0
+    label_width = max(min(label_width, page.prose - others), 8)
+    for figure, value, known in shown:
         row = RichTable.grid(padding=(0, _GAP, 0, 0))
         row.add_column(width=label_width, overflow="fold")
         row.add_column(width=value_width, justify="right", overflow="fold")
+        cells = [Text(printable(figure.label)), Text(value, style="bold")]
+        if known_width:
+            row.add_column(width=known_width, no_wrap=True)
+            cells.append(Text(known))
         row.add_column(width=basis_width, no_wrap=True)
-        basis = Text(figure.basis.value, style=_STYLES[figure.basis])
-        row.add_row(Text(printable(figure.label)), Text(value, style="bold"), basis)
+        row.add_row(*cells, Text(figure.basis.value, style=_STYLES[figure.basis]))
         page.show(row)
         if explain:
             for line in _explanation(figure):
@@ -187,6 +185,13 @@ def _value_text(figure: Figure) -> str:
     value = printable(quantity(figure.value, figure.unit))
     exact = exact_count(figure.value, figure.unit) if figure.basis is Basis.EXACT else ""
     return f"{value} ({exact})" if exact else value
+
+
+def _known_text(figure: Figure) -> str:
+    """The interval, in brackets."""
+    if figure.interval is None:
+        return ""
+    return f"[{printable(bounds(figure.interval.low, figure.interval.high, figure.unit))}]"
 
 
 def _explanation(figure: Figure) -> Iterator[str]:
@@ -254,16 +259,15 @@ def _beside_rows(turned: SideBySide, *, with_basis: bool) -> Iterator[list[str]]
 
 def _table(page: _Page, table: Table) -> None:
     with_basis = _title(page, table)
-    cells = [
-        [printable(quantity(row.get(column.key), column.unit)) for column in table.columns]
-        for row in table.rows
-    ]
+    cells = [[printable(cell_text(column, row)) for column in table.columns] for row in table.rows]
     heads = [_heading(column, with_basis=with_basis) for column in table.columns]
-    numeric = [_is_numeric(table, column) for column in table.columns]
+    numeric = [is_numeric(table, column) for column in table.columns]
     least = [
         _least_width([heads[i], *(row[i] for row in cells)], whole=numeric[i])
         for i in range(len(table.columns))
     ]
+    natural = _natural(heads, cells)
+    least[0] = max(least[0], min(natural[0], _LONGEST_WORD))  # a row's name is read first
     _blocks_of(page, heads, cells, numeric, least)
 
 
@@ -274,36 +278,17 @@ def _blocks_of(
     numeric: Sequence[bool],
     least: Sequence[int],
 ) -> None:
-    natural = [
-        max(len(line) for text in (heads[i], *(row[i] for row in cells)) for line in _lines(text))
-        for i in range(len(heads))
-    ]
+    natural = _natural(heads, cells)
     for columns in _blocks(least, page.width):
-        widths = [max(natural[i], 1) for i in columns]
-        if page.width is not None:
-            room = page.width - _GAP * len(columns)
-            widths = _widths([least[i] for i in columns], widths, room)
+        widths = _widths([natural[i] for i in columns], [least[i] for i in columns], page.width)
         page.show(_grid(columns, heads, cells, numeric, widths), width=_NO_LIMIT)
 
 
-def _lines(text: str) -> list[str]:
-    return text.splitlines() or [""]
-
-
-def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """Widths that fill `room` at most: every column its least, then evenly up to the natural one.
-
-    Where not even the least fit, the widest give way.
-    """
-    widths = [min(pair) for pair in zip(least, natural, strict=True)]
-    while sum(widths) > room and max(widths) > 1:
-        widths[widths.index(max(widths))] -= 1
-    while sum(widths) < room:
-        narrow = [i for i, width in enumerate(widths) if width < natural[i]]
-        if not narrow:
-            break
-        widths[min(narrow, key=lambda i: widths[i])] += 1
-    return widths
+def _natural(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [
+        max(1, *(len(line) for text in (head, *(row[i] for row in cells)) for line in _lines(text)))
+        for i, head in enumerate(heads)
+    ]
 
 
 def _heading(column: Column, *, with_basis: bool) -> str:
@@ -311,9 +296,26 @@ def _heading(column: Column, *, with_basis: bool) -> str:
     return f"{label}\n{column.basis.value}" if with_basis and column.basis else label
 
 
-def _is_numeric(table: Table, column: Column) -> bool:
-    values: list[Cell] = [row.get(column.key) for row in table.rows]
-    return all(value is None or isinstance(value, (int, float)) for value in values)
+def _lines(text: str) -> list[str]:
+    return text.split("\n")
+
+
+def _widths(natural: Sequence[int], least: Sequence[int], width: int | None) -> list[int]:
+    """Columns side by side within `width`: as wide as they are, or else no narrower than `least`
+    while that fits, and what is left goes to those that need the least more.
+    """
+    if width is None:
+        return list(natural)
+    widths = [min(pair) for pair in zip(natural, least, strict=True)]
+    spare = width - sum(widths) - _GAP * (len(widths) - 1)
+    for i in sorted(range(len(widths)), key=lambda i: natural[i] - widths[i]):
+        more = max(0, min(natural[i] - widths[i], spare))
+        widths[i] += more
+        spare -= more
+    while spare < 0 and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+        spare += 1
+    return widths
 
 
 def _least_width(texts: Sequence[str], *, whole: bool) -> int:

@@ -8,7 +8,10 @@ from typing import Final
 from netgain.report.document import Cell
 
 NOTHING: Final = "–"  # noqa: RUF001 (a dash is what a table's empty cell shows)
+_TO: Final = "–"  # noqa: RUF001 (between two numbers)
 _DIGITS: Final = 4
+_DIGITS_OF_BOUNDS: Final = (3, 4, 5)
+"""As few as tell the two apart."""
 
 _BINARY: Final = (
     (1.0, "B"),
@@ -136,6 +139,28 @@ def quantity(value: Cell, unit: str = "") -> str:
     return f"{number(scaled)} {scale.unit}"
 
 
+def bounds(low: Cell, high: Cell, unit: str = "") -> str:
+    """A range as people read it, in one unit: `150-152 ms`, `≥ 150 ms` where it has no end."""
+    numbers = [
+        None if not isinstance(bound, (int, float)) or math.isnan(bound) else float(bound)
+        for bound in (low, high)
+    ]
+    known = [bound for bound in numbers if bound is not None]
+    if not known:
+        return NOTHING
+    scale = scale_for(unit, max(known, key=abs))
+    texts = [""]
+    for digits in _DIGITS_OF_BOUNDS:
+        texts = [_short(bound / scale.factor, digits) for bound in known]
+        if len(set(texts)) == len(set(known)):
+            break
+    if len(known) == 1:
+        text = f"{'≥' if numbers[1] is None else '≤'} {texts[0]}"
+    else:
+        text = texts[0] if texts[0] == texts[1] else _TO.join(texts)
+    return f"{text} {scale.unit}" if scale.unit and unit != "ratio" else text
+
+
 def exact_count(value: Cell, unit: str) -> str:
     """The unscaled form of a counted value that `quantity` shows scaled; otherwise empty."""
     if isinstance(value, bool) or not isinstance(value, int):
@@ -145,6 +170,12 @@ def exact_count(value: Cell, unit: str) -> str:
         return ""
     base = unit.replace("bytes", "B", 1) if unit.startswith("bytes") else unit
     return f"{value:,} {base}"
+
+
+def _short(value: float, digits: int) -> str:
+    if not math.isfinite(value) or abs(value) >= 1000:
+        return number(value)
+    return f"{value:.{digits}g}"
 
 
 def _step(steps: tuple[tuple[float, str], ...], size: float, base: float) -> tuple[float, str]:

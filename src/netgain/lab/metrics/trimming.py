@@ -109,7 +109,8 @@ def steady_window(header: RunHeader, columns: RequestColumns, rule: TrimRule) ->
     start_s = columns.start_s
     if not len(columns):
         return Window(0.0, max(header.duration_s, 0.0), 0, 0, "no requests", whole=True)
-    last_s = _last_start(header, columns)
+    end_s = _run_end(header, columns)
+    last_s = _last_start(header, columns, end_s)
     from_s, warmup = _warmup(header, columns, rule.warmup, last_s)
     to_s, cooldown = _cooldown(start_s, rule.cooldown, last_s)
     window = Window(
@@ -121,14 +122,14 @@ def steady_window(header: RunHeader, columns: RequestColumns, rule: TrimRule) ->
     )
     if window.length_s > 0 and window.holds(start_s).any():
         return window
-    return Window(0.0, last_s, 0, 0, "the whole run: trimming would have left nothing", whole=True)
+    return Window(0.0, end_s, 0, 0, "the whole run: trimming would have left nothing", whole=True)
 
 
-def _last_start(header: RunHeader, columns: RequestColumns) -> float:
-    """When requests stopped starting: as planned, or earlier if the run was cut short.
+def _run_end(header: RunHeader, columns: RequestColumns) -> float:
+    """When the run ended: as planned, or earlier if it was cut short or had no such time.
 
-    It was when it fell silent long before its time: by a tenth of it and by several times what lies
-    between two requests.
+    It was cut short when it fell silent long before its time: by a tenth of it and by several times
+    what lies between two requests.
     """
     over_s = float(max(columns.gone_s.max(), columns.start_s[-1] + _INSTANT_S))
     if header.duration_s <= 0:
@@ -137,6 +138,13 @@ def _last_start(header: RunHeader, columns: RequestColumns) -> float:
     silence_s = max(_SILENT * header.duration_s, _SILENT_GAPS * between_s)
     cut_short = len(columns) > 1 and header.duration_s - over_s > silence_s
     return over_s if cut_short else header.duration_s
+
+
+def _last_start(header: RunHeader, columns: RequestColumns, end_s: float) -> float:
+    """When requests stopped starting; a run bounded by their number drains after the last."""
+    if end_s == header.duration_s:
+        return end_s
+    return float(columns.start_s[-1]) + _INSTANT_S
 
 
 def _warmup(
