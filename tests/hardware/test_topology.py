@@ -165,7 +165,7 @@ def test_devices_that_do_not_fill_machines_are_refused_with_what_would() -> None
         of("nvswitch-h100", 12)
     with pytest.raises(ConfigurationError, match="0 devices"):
         of("nvswitch-h100", 0)
-    with pytest.raises(ConfigurationError, match="would have 2048 devices"):
+    with pytest.raises(ConfigurationError, match="2048 devices: give 1 to 1,024"):
         of("nvswitch-h100", 2048)
 
 

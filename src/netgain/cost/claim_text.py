@@ -41,7 +41,7 @@ _BATCH: Final = re.compile(
 )
 _RATE: Final = re.compile(
     _NUMBER + r"\s*(k)?\s*(?:output |generated |prompt |input |prefill |decode )?"
-    r"(?:tok(?:en)?s?\s*(?:/|per )\s*s(?:ec(?:ond)?)?|tps|t/s)"
+    r"(?:tok(?:en)?s?\s*(?:/|per |an? |each )\s*s(?:ec(?:ond)?)?|tps|t/s)"
     r"(\s*(?:/|per )\s*"
     r"(user|sequence|seq|request|stream|gpu|device|chip|card|accelerator|node)s?\b)?",
     re.IGNORECASE,
@@ -59,6 +59,9 @@ _TTFT: Final = re.compile(
 _ACCEPTED: Final = re.compile(
     r"(?:accept(?:ed|ance)?\s*len(?:gth)?|\bal|\bmat|\btau)\s*(?:of|is|=|:)?\s*" + _NUMBER,
     re.IGNORECASE,
+)
+_NEGATIVE: Final = re.compile(
+    r"(?:^|[\s:=(])-\s*\d[\d,.]*\s*k?\s*(?:tok|tps|t/s|ms\b|tflop)", re.IGNORECASE
 )
 _KV: Final = re.compile(
     _NUMBER + r"\s*([KMG]i?B|B|bytes)\s*(?:of kv\s*)?(?:/|per )\s*tok(?:en)?\b", re.IGNORECASE
@@ -108,6 +111,9 @@ def read_claim(text: str, catalogue: Catalogue) -> Claim:
     """
     if len(text) > _LONGEST_CLAIM:
         raise ConfigurationError(f"the claim has {len(text):,} characters: give one sentence")
+    negative = _NEGATIVE.search(text)
+    if negative:
+        raise ConfigurationError(f"the claim says {negative[0].strip()}: give a number above 0")
     # Numbers are read from what is left once names, which hold numbers too, are taken out.
     model, rest = _taken(_SUFFIX.sub(" ", text), known_shape)
     device, rest = _taken(rest, lambda name: _device(name, catalogue))
@@ -165,10 +171,13 @@ def _taken(text: str, look_up: Callable[[str], _Found | None]) -> tuple[_Found |
 def _device(name: str, catalogue: Catalogue) -> Device | None:
     if len(name) < 2 or name.isdigit():
         return None
-    try:
-        return catalogue.device(name)
-    except ConfigurationError:
-        return None
+    # `two H100s` are two of an H100.
+    for known in (name, name.removesuffix("s")):
+        try:
+            return catalogue.device(known)
+        except ConfigurationError:
+            continue
+    return None
 
 
 def _take(pattern: re.Pattern[str], text: str) -> tuple[str, re.Match[str] | None]:

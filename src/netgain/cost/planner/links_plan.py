@@ -70,6 +70,8 @@ class LinksQuestion:
                     f"{self.ranks} ranks: {self.topology.name} has "
                     f"{len(self.topology.devices)} devices; name more with --devices"
                 )
+        if not self.sizes:
+            raise ConfigurationError("no buffer sizes: give at least one, such as 64MiB")
         for size in self.sizes:
             at_least_zero("size", size)
         count("batch", self.batch)
