@@ -106,6 +106,8 @@ def test_a_layout_that_does_not_hold_the_model_says_so() -> None:
         (("spec", "--acceptance", "1.5"), "acceptance is 1.5"),
         (("spec", "--conditional", "high"), "give numbers with commas"),
         (("spec", "lama-3.1-8b"), "unknown model"),
+        (("spec", "x" * 3000), "unknown model"),
+        (("spec", "--depth", "1000000000000"), "give 1 to 128"),
         (("spec", "--on", "H100-SMX"), "unknown device"),
         (("spec", "--tp", "64"), "cannot be laid out"),
         (("spec", "--measured-step", "fast"), "milliseconds@batch x context"),

@@ -25,6 +25,7 @@ from netgain.models.store import default_store
 from netgain.ops.stored_type import StoredType
 
 _LARGEST_CONFIG_BYTES: Final = 16 << 20
+_WEIGHT_FILES: Final = (".gguf", ".safetensors")
 _FEWEST_BITS: Final = 1.5
 """Per parameter. No format in use has fewer: files are missing where there are."""
 _PARTS: Final = (
@@ -69,10 +70,10 @@ def open_shape(name_or_path: str) -> SourcedModel:
 
     Never fetches anything. Raises `ModelError` for what cannot be found or read.
     """
-    path = Path(name_or_path).expanduser()
-    if path.exists():
+    path = _existing(name_or_path)
+    if path is not None:
         return _from_path(path)
-    if name_or_path.startswith((".", "~", "/")) or path.suffix in (".gguf", ".safetensors"):
+    if name_or_path.startswith((".", "~", "/")) or name_or_path.endswith(_WEIGHT_FILES):
         raise ModelError(f"{name_or_path}: no such file or directory")
     stored = _in_store(name_or_path)
     if stored is not None:
@@ -81,6 +82,14 @@ def open_shape(name_or_path: str) -> SourcedModel:
     if shape is None:
         raise unknown_model(name_or_path)
     return SourcedModel(shape, weight_format(shape.native_weights), shape.source)
+
+
+def _existing(name: str) -> Path | None:
+    try:
+        path = Path(name).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # Too long, no such user, a null character.
+        return None
 
 
 def _in_store(name: str) -> Path | None:
