@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from netgain.cost.claim import Claim, Verdict, check_claim
 from netgain.cost.claim_text import read_claim
+from netgain.cost.planner.check_plan import plan_check
 from netgain.errors import ConfigurationError
 from netgain.hardware.catalogue import shipped_catalogue
 
@@ -285,3 +286,20 @@ def test_numbers_that_claim_nothing_are_refused() -> None:
         Claim(ttft_s=0.0)
     with pytest.raises(ConfigurationError):
         read_claim("a" * 3000, KNOWN)
+
+
+def test_a_plural_and_a_rate_a_second_are_read() -> None:
+    claim = read_claim("batch 8 Llama-3.1-8B on two H100s 1200 tokens a second", KNOWN)
+    assert (claim.devices, claim.tokens_per_s, claim.batch) == (2, 1200, 8)
+    assert claim.device is not None
+    assert claim.device.name == "H100-SXM"
+
+
+def test_a_claim_without_a_number_that_was_read_says_so() -> None:
+    report, _ = plan_check(read_claim("Llama-3.1-8B on H100: nan tok/s", KNOWN))
+    assert any("No speed was read" in warning for warning in report.warnings)
+
+
+def test_the_reason_of_what_is_possible_is_the_speed_that_was_claimed() -> None:
+    report, _ = plan_check(read_claim("Llama-3.1-8B on H100 at 12000 tok/s", KNOWN))
+    assert "12,000 tokens/s" in report.verdict[0]

@@ -24,6 +24,7 @@ from netgain.cost.step_work import Slices, StepWork
 from netgain.cost.weights import weight_bytes
 from netgain.errors import ConfigurationError
 from netgain.hardware.device import Device, Precision
+from netgain.report.units import number
 
 _SUSPICIOUS_SHARE: Final = 0.95
 _SUSPICIOUSLY_SLOW: Final = 10.0
@@ -309,11 +310,11 @@ class _Checker:
             name,
             bound,
             slowdown=self._slowdown(batch, step_s),
-            faster=f"{tokens_per_s:,.4g} tokens/s is more than the {most:,.4g} that "
+            faster=f"{number(tokens_per_s)} tokens/s is more than the {number(most)} that "
             f"{self._reading(bound.floor)} allows{at}",
-            possible=f"{tokens_per_s:,.4g} tokens/s of at most {most:,.4g}{at}",
+            possible=f"{number(tokens_per_s)} tokens/s of at most {number(most)}{at}",
             arithmetic=f"{self._arithmetic(bound.floor, batch, accepted)}; {batch:,} sequences x "
-            f"{accepted:g} tokens / {bound.floor.seconds * 1e3:.3g} ms = {most:,.4g} tokens/s",
+            f"{accepted:g} tokens / {bound.floor.seconds * 1e3:.3g} ms = {number(most)} tokens/s",
         )
 
     def first_token(self, seconds: float) -> Finding:
@@ -353,17 +354,17 @@ class _Checker:
             arithmetic += f" / (1 - {cached:.3g} from the cache)"
         if share > _ROUNDING and self.claim.prefix_cached and self.claim.cached_share is None:
             said = (
-                f"{tokens_per_s:,.4g} prompt tokens/s needs a cache that holds at least "
-                f"{1 - 1 / share:.0%} of them: {most:,.4g} can be computed"
+                f"{number(tokens_per_s)} prompt tokens/s needs a cache that holds at least "
+                f"{1 - 1 / share:.0%} of them: {number(most)} can be computed"
             )
             return Finding(name, Verdict.SUSPICIOUS, said, arithmetic)
         return self._judged(
             name,
             _Bound(floor, share, share),
             slowdown=most * 0.5 / tokens_per_s,
-            faster=f"{tokens_per_s:,.4g} prompt tokens/s is more than the {most:,.4g} that the "
-            f"dense peak of {self._devices} allows",
-            possible=f"{tokens_per_s:,.4g} prompt tokens/s of at most {most:,.4g}",
+            faster=f"{number(tokens_per_s)} prompt tokens/s is more than the {number(most)} that "
+            f"the dense peak of {self._devices} allows",
+            possible=f"{number(tokens_per_s)} prompt tokens/s of at most {number(most)}",
             arithmetic=arithmetic,
         )
 
@@ -513,22 +514,24 @@ def _as_wide_bytes(shape: ModelShape) -> int:
 def _device_rate(device: Device, precision: Precision, tflops: float) -> Finding:
     computes_in, rate = device.rate(precision)
     dense = rate.dense.value / 1e12
-    arithmetic = f"{device.name} {computes_in.value}: {dense:,.4g} TFLOPS dense" + (
-        f", {rate.quoted.value / 1e12:,.4g} as quoted" if rate.quoted else ""
+    arithmetic = f"{device.name} {computes_in.value}: {number(dense)} TFLOPS dense" + (
+        f", {number(rate.quoted.value / 1e12)} as quoted" if rate.quoted else ""
     )
     share = tflops / dense
     if 0.9 <= share <= 1.1:
-        said = f"{tflops:,.4g} TFLOPS is {device.name}'s dense {computes_in.value} rate"
+        said = f"{number(tflops)} TFLOPS is {device.name}'s dense {computes_in.value} rate"
         return Finding("device rate", Verdict.POSSIBLE, said, arithmetic)
     if rate.quoted and abs(tflops / (rate.quoted.value / 1e12) - 1) <= 0.02:
-        said = f"{tflops:,.4g} TFLOPS is the quoted rate, with sparsity: dense is {dense:,.4g}"
+        said = (
+            f"{number(tflops)} TFLOPS is the quoted rate, with sparsity: dense is {number(dense)}"
+        )
         return Finding("device rate", Verdict.SUSPICIOUS, said, arithmetic)
     if share > 1.1:
-        said = f"{tflops:,.4g} TFLOPS is above the dense peak of {dense:,.4g}"
+        said = f"{number(tflops)} TFLOPS is above the dense peak of {number(dense)}"
         return Finding("device rate", Verdict.IMPOSSIBLE, said, arithmetic)
     said = (
-        f"{tflops:,.4g} TFLOPS is {share:.0%} of the dense matrix rate of {dense:,.4g}: a vector "
-        "rate, or another device"
+        f"{number(tflops)} TFLOPS is {share:.0%} of the dense matrix rate of {number(dense)}: a "
+        "vector rate, or another device"
     )
     verdict = Verdict.SUSPICIOUS if share >= 0.3 else Verdict.IMPOSSIBLE
     return Finding("device rate", verdict, said, arithmetic)

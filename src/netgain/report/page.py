@@ -153,7 +153,9 @@ def _table(table: Table) -> Iterator[str]:
 
 def _beside(table: Table) -> Iterator[str]:
     turned = side_by_side(table)
-    yield f'<thead><tr><th scope="col">{escape(turned.corner)}</th>'
+    bases = {line.column.basis for line in turned.lines if line.column.basis}
+    shared = f" {_basis(next(iter(bases)))}" if len(bases) == 1 else ""
+    yield f'<thead><tr><th scope="col">{escape(turned.corner)}{shared}</th>'
     for head in turned.heads:
         yield f'<th scope="col" class="number">{escape(head)}</th>'
     yield "</tr></thead>\n<tbody>\n"
@@ -163,10 +165,11 @@ def _beside(table: Table) -> Iterator[str]:
             span = len(turned.heads) + 1
             yield f'<tr><th scope="colgroup" colspan="{span}">{escape(line.group)}</th></tr>\n'
         group = line.group
-        basis = f" {_basis(line.column.basis)}" if line.column.basis else ""
+        basis = f" {_basis(line.column.basis)}" if line.column.basis and not shared else ""
         yield f'<tr><th scope="row">{escape(line.label)}{basis}</th>'
         for cell in line.cells:
-            yield f"<td{_side(line.numeric)}>{escape(cell)}</td>"
+            looks = "number" if line.numeric else "words"
+            yield f'<td class="{looks}">{escape(cell)}</td>'
         yield "</tr>\n"
 
 

@@ -15,10 +15,11 @@ from netgain.cost.layout import ONE_DEVICE, Layout
 from netgain.cost.memory import MemoryPlan, MemoryQuestion, plan_memory
 from netgain.cost.model_shape import Experts, ModelShape
 from netgain.cost.operations import Stored
-from netgain.cost.placement import Placement, place
+from netgain.cost.placement import Placement, described, place
 from netgain.cost.precision import KVFormat, WeightFormat
 from netgain.cost.roofline import ASSUMED_EFFICIENCY, Efficiency, RooflineModel
 from netgain.cost.step_work import decode
+from netgain.cost.ways_out import fewest_devices
 from netgain.errors import ConfigurationError
 from netgain.hardware.device import Device
 from netgain.hardware.topology import Topology
@@ -197,8 +198,15 @@ def devices_needed(setup: Setup, available: int, sequences: int, tokens: int) ->
         share = max(1, sequences * devices // available)
         if replace(setup, layout=layout).memory(share, tokens).fits:
             return devices
+    one = MemoryQuestion(setup.shape, setup.device, setup.weights, setup.kv, 1, tokens)
+    enough = fewest_devices(one)
+    more = (
+        f"{enough.devices} of them hold it ({described(enough)})"
+        if enough is not None and enough.devices > available
+        else "name more devices, a larger one"
+    )
     raise ConfigurationError(
         f"{setup.shape.name} in {setup.weights.name} does not fit {available} x "
-        f"{setup.device.name}: name more devices, a larger one, or a narrower --precision; "
+        f"{setup.device.name}: {more}, or give a narrower --precision; "
         "`netgain plan memory` says what is short"
     )

@@ -40,6 +40,7 @@ from netgain.report.document import (
 )
 
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_DEEPEST: Final = 128
 _PADDED_ROWS: Final = 1024
 _LEVIATHAN: Final = "Leviathan et al., arXiv 2211.17192"
 
@@ -76,6 +77,8 @@ class SpecQuestion:
         count("batch", self.batch)
         count("context", self.context_tokens)
         count("deepest", self.deepest)
+        if max(self.depth, self.deepest) > _DEEPEST:
+            raise ConfigurationError(f"depth is {self.depth:,}: give 1 to {_DEEPEST} drafts")
         at_least_zero("draft_ratio", self.draft_ratio)
         at_least_zero("over_s", self.over_s)
         for batch in self.batches:
