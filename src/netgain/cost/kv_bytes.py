@@ -64,6 +64,28 @@ def kv_bytes_per_token_stored(shape: ModelShape, layout: Layout, kv: KVFormat = 
     )
 
 
+def kv_copies(shape: ModelShape, layout: Layout) -> str | None:
+    """Why a tensor-parallel group stores more than one copy of its cache; None where it does not.
+
+    A latent cache has no heads to split: each rank needs all of it for its own query heads.
+    """
+    alone = kv_bytes_per_token_stored(shape, ONE_DEVICE)
+    stored = kv_bytes_per_token_stored(shape, layout)
+    if layout.tp == 1 or not alone or stored <= alone:
+        return None
+    if shape.is_latent:
+        return (
+            f"The latent cache is copied on each of the {layout.tp} tensor-parallel ranks, for it "
+            f"has no heads to split: a group stores {stored:,} B per token instead of {alone:,}, "
+            "and a device holds no more tokens than alone. Data-parallel attention "
+            f"(--dp {layout.tp} --ep {layout.tp}) keeps one copy"
+        )
+    return (
+        f"TP {layout.tp} is wider than {shape.kv_heads} KV heads: a group stores and moves "
+        f"{stored / alone:.3g} times the KV bytes"
+    )
+
+
 def kv_bytes_per_sequence(
     shape: ModelShape,
     tokens: int,
