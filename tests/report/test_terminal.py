@@ -234,3 +234,9 @@ def test_a_figure_shows_its_interval_where_there_is_room() -> None:
     narrow = report_text(report, width=40)
     assert "[" not in narrow
     assert "6.6 requests/s" in narrow
+
+
+def test_a_section_of_charts_alone_has_no_heading_where_nothing_is_drawn() -> None:
+    report = Report("t", (Section("Curves", charts=(CDF,)),))
+    assert "Curves" not in report_text(report)
+    assert "Curves" in report_text(report, plot=True)

@@ -115,6 +115,8 @@ def report_text(
 def _section(page: _Page, section: Section, *, explain: bool, plot: bool) -> None:
     from rich.text import Text
 
+    if not (section.text or section.figures or section.tables or (plot and section.charts)):
+        return
     page.show("")
     page.show(Text(printable(section.heading), style="bold underline"))
     for paragraph in section.text:
