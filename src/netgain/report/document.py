@@ -69,18 +69,42 @@ class Column:
     """A table's column: its key in every row, its heading, its unit, what its numbers are.
 
     With `bounds`, the keys of two numbers in every row, it shows the range between them instead.
+    `group` is the heading above it where the table stands on its side. `sure` is the key of a cell
+    that says in a word how sure this column's cell of the same row is (see `Table.signs`).
     """
 
     key: str
     label: str
     unit: str = ""
     basis: Basis | None = None
+    group: str = ""
+    sure: str = ""
     bounds: tuple[str, str] | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
         """What of a row it shows."""
         return self.bounds or (self.key,)
+
+
+class Form(StrEnum):
+    """How people are shown a table; programs get the same rows from all of them."""
+
+    ROWS = "rows"
+    """One line a row."""
+    SIDE_BY_SIDE = "side by side"
+    """Few rows, many columns: rows stand beside each other, one line a column with its unit."""
+    NOTES = "notes"
+    """A list, the first column in front: long texts. On a terminal only with --explain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A short sign behind a number for a word in its row, and what it means."""
+
+    word: str
+    sign: str
+    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +115,8 @@ class Table:
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Cell], ...]
+    form: Form = Form.ROWS
+    signs: tuple[Sign, ...] = ()
 
 
 class Mark(StrEnum):

@@ -64,11 +64,14 @@ def _table(table: Table) -> dict[str, Json]:
     return {
         "title": table.title,
         "columns": [_column(column) for column in table.columns],
-        "rows": [
-            {key: plain(row.get(key)) for column in table.columns for key in column.keys}
-            for row in table.rows
-        ],
+        "rows": [_row(table, row) for row in table.rows],
     }
+
+
+def _row(table: Table, row: Mapping[str, Cell]) -> dict[str, Json]:
+    keys = [key for column in table.columns for key in column.keys]
+    sure = [column.sure for column in table.columns if column.sure in row]
+    return {key: plain(row.get(key)) for key in (*keys, *sure)}
 
 
 def _column(column: Column) -> dict[str, Json]:

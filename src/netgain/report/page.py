@@ -11,9 +11,10 @@ from typing import Final
 from netgain._version import __version__
 from netgain.report import contents
 from netgain.report.cells import cell_text, is_numeric
-from netgain.report.document import Basis, Chart, Figure, Report, Section, Table
+from netgain.report.document import Basis, Chart, Figure, Form, Report, Section, Table
 from netgain.report.files import write_file
 from netgain.report.plotly_chart import plotly_chart
+from netgain.report.side_by_side import side_by_side
 from netgain.report.units import bounds, exact_count, quantity
 
 _MANY_SECTIONS: Final = 3
@@ -140,8 +141,37 @@ def _table(table: Table) -> Iterator[str]:
         f'<div class="card">\n<h3 id="table-{name}-title">{escape(table.title)}</h3>\n'
         # A region that scrolls must be reachable without a mouse.
         f'<div class="scroll" role="region" tabindex="0" aria-labelledby="table-{name}-title">\n'
-        f'<table id="table-{name}" aria-labelledby="table-{name}-title">\n<thead><tr>'
+        f'<table id="table-{name}" aria-labelledby="table-{name}-title">\n'
     )
+    yield from _beside(table) if table.form is Form.SIDE_BY_SIDE else _rows(table)
+    yield "</tbody>\n</table>\n</div>\n"
+    if table.form is Form.SIDE_BY_SIDE:
+        for sign in side_by_side(table).signs:
+            yield f"<p>{escape(sign.sign)} {escape(sign.meaning)}</p>\n"
+    yield "</div>\n"
+
+
+def _beside(table: Table) -> Iterator[str]:
+    turned = side_by_side(table)
+    yield f'<thead><tr><th scope="col">{escape(turned.corner)}</th>'
+    for head in turned.heads:
+        yield f'<th scope="col" class="number">{escape(head)}</th>'
+    yield "</tr></thead>\n<tbody>\n"
+    group = ""
+    for line in turned.lines:
+        if line.group and line.group != group:
+            span = len(turned.heads) + 1
+            yield f'<tr><th scope="colgroup" colspan="{span}">{escape(line.group)}</th></tr>\n'
+        group = line.group
+        basis = f" {_basis(line.column.basis)}" if line.column.basis else ""
+        yield f'<tr><th scope="row">{escape(line.label)}{basis}</th>'
+        for cell in line.cells:
+            yield f"<td{_side(line.numeric)}>{escape(cell)}</td>"
+        yield "</tr>\n"
+
+
+def _rows(table: Table) -> Iterator[str]:
+    yield "<thead><tr>"
     numeric = [is_numeric(table, column) for column in table.columns]
     for column, right in zip(table.columns, numeric, strict=True):
         basis = f"<br>{_basis(column.basis)}" if column.basis else ""
@@ -152,7 +182,6 @@ def _table(table: Table) -> Iterator[str]:
         for column, right in zip(table.columns, numeric, strict=True):
             yield f"<td{_side(right)}>{escape(cell_text(column, row))}</td>"
         yield "</tr>\n"
-    yield "</tbody>\n</table>\n</div>\n</div>\n"
 
 
 def _side(right: bool) -> str:

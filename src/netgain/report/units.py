@@ -1,6 +1,7 @@
 """Numbers for people: scaled, four significant digits, nothing counted rounded away."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,6 +48,8 @@ _SI_UNITS: Final = {
     "bit/s": "bit/s",
     "FLOP": "FLOP",
     "FLOP/s": "FLOP/s",
+    "FLOP/s/W": "FLOP/s/W",
+    "bytes/s/W": "B/s/W",
     "OP/s": "OP/s",
     "W": "W",
     "J": "J",
@@ -84,6 +87,19 @@ def scale_for(unit: str, magnitude: float) -> Scale:
         factor, name = _time_step(size)
         return Scale(factor, name + slash + tail)
     return Scale(1.0, unit)
+
+
+def shared_scale(unit: str, values: Sequence[float]) -> Scale:
+    """The scale in which these values read well side by side.
+
+    That of the smallest, or of the smallest that leaves most of them below 10,000.
+    """
+    sizes = sorted(abs(value) for value in values if value and math.isfinite(value))
+    if not sizes:
+        return scale_for(unit, 0.0)
+    median = sizes[(len(sizes) - 1) // 2]
+    scales = [scale_for(unit, size) for size in sizes]
+    return next((scale for scale in scales if median / scale.factor < 10_000), scales[-1])
 
 
 def number(value: float) -> str:
