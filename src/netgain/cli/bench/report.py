@@ -52,12 +52,20 @@ def report(
     found = read_run(records, skip_broken=skip_bad_lines)
     measured = measure_run(found.header, found.records, trim=trim_of(warmup, cooldown), slo=level)
     foreign = None if tool is None else as_its_tool(tool, found.header, found.records, level)
-    warnings = ["The file's last line was cut off and is left out."] if found.torn else []
+    warnings = [] if found.end is None else [*found.end.warnings]
+    if found.end is None:
+        warnings.append("The file does not say how the run ended: it was killed, or still runs.")
+    if found.torn:
+        warnings.append("The file's last line was cut off and is left out.")
     if found.skipped:
         lines = ", ".join(map(str, found.skipped[:10]))
         warnings.append(f"{len(found.skipped)} lines could not be read and are left out: {lines}.")
     show(
-        with_notes(report_of(measured, foreign), (), tuple(warnings)),
+        with_notes(
+            report_of(measured, foreign),
+            () if found.end is None else found.end.notes,
+            tuple(warnings),
+        ),
         as_json=as_json,
         html=html,
         plot=plot,

@@ -232,12 +232,8 @@ def _show_run(
 ) -> None:
     from netgain.cli.bench.show import show, with_notes
 
-    warnings = []
-    if done.outcome.reason:
-        warnings.append(f"The run ended early ({done.outcome.ended.value}): {done.outcome.reason}.")
-    if done.cache.held is False:
-        warnings.append(f"Cache {done.cache.text}.")
-    show(with_notes(report, done.notes, tuple(warnings)), as_json=as_json, html=html, plot=plot)
+    noted = with_notes(report, done.notes, done.end.warnings)
+    show(noted, as_json=as_json, html=html, plot=plot)
 
 
 def _end(done: "BenchRun", *, answered: int) -> None:
