@@ -10,23 +10,14 @@ from netgain.cli.bench import options
 
 def report(
     records: Annotated[Path, typer.Argument(help="A run's file, as --records names it.")],
-    slo: Annotated[Path | None, typer.Option(help="A service level file.")] = None,
-    warmup: Annotated[
-        str, typer.Option(help="What is left out at the start: auto, none, 5s, 10% or a count.")
-    ] = "auto",
-    cooldown: Annotated[
-        str, typer.Option(help="What is left out at the end: auto, none, 5s, 10% or a count.")
-    ] = "auto",
-    as_tool: Annotated[
-        str | None,
-        typer.Option("--as", help="Add the numbers as vllm, guidellm or aiperf defines them."),
-    ] = None,
+    slo: options.Slo = None,
+    warmup: options.Warmup = "auto",
+    cooldown: options.Cooldown = "auto",
+    as_tool: options.AsTool = None,
     skip_bad_lines: Annotated[
         bool, typer.Option(help="Leave lines out that cannot be read, and say so.")
     ] = False,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write one row per request to this file.")
-    ] = None,
+    csv: options.Csv = None,
     html: options.Html = None,
     as_json: options.AsJson = False,
     plot: options.Plot = False,

@@ -72,9 +72,7 @@ def run(
             help="cold (emptied before the run), warm (a pass is sent first), or undeclared."
         ),
     ] = "undeclared",
-    slo: Annotated[
-        Path | None, typer.Option(help="A service level file, such as examples/slo.yaml.")
-    ] = None,
+    slo: options.Slo = None,
     find_rate: Annotated[
         bool, typer.Option("--find-rate", help="Search the highest rate that meets --slo.")
     ] = False,
@@ -85,20 +83,12 @@ def run(
     budget: Annotated[
         float | None, typer.Option(help="Seconds of load that the search may spend.")
     ] = None,
-    warmup: Annotated[
-        str,
-        typer.Option(help="What is left out at the start: auto, none, seconds (5s) or a count."),
-    ] = "auto",
-    cooldown: Annotated[
-        str, typer.Option(help="What is left out at the end: auto, none, seconds or a count.")
-    ] = "auto",
+    warmup: options.Warmup = "auto",
+    cooldown: options.Cooldown = "auto",
     drain: Annotated[
         float, typer.Option(help="Seconds that requests under way have left at the end.")
     ] = 30.0,
-    as_tool: Annotated[
-        str | None,
-        typer.Option("--as", help="Add the numbers as vllm, guidellm or aiperf defines them."),
-    ] = None,
+    as_tool: options.AsTool = None,
     records: Annotated[
         Path | None,
         typer.Option(
@@ -110,9 +100,7 @@ def run(
     skip_bad_lines: Annotated[
         bool, typer.Option(help="Leave broken lines of a trace out, and count them.")
     ] = False,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write one row per request to this file.")
-    ] = None,
+    csv: options.Csv = None,
     html: options.Html = None,
     as_json: options.AsJson = False,
     plot: options.Plot = False,
