@@ -38,7 +38,8 @@ def run(
     arrivals: Annotated[
         str,
         typer.Option(
-            help="poisson, constant, gamma:SHAPE, ramp:LAST, or step:FACTOR:FROM:TO, with --rate."
+            help="poisson, constant, gamma:SHAPE, ramp:LAST, step (x5 in the middle third) or "
+            "step:FACTOR:FROM:TO, with --rate."
         ),
     ] = "poisson",
     concurrency: Annotated[
