@@ -167,6 +167,7 @@ def test_charts_show_distributions_the_course_and_single_requests() -> None:
     assert set(charts) == {
         "latency_cdf",
         "throughput_over_time",
+        "answers_over_time",
         "outstanding_over_time",
         "ttft_over_time",
         "timeline",
