@@ -19,7 +19,9 @@ def verdict(metrics: RunMetrics) -> tuple[str, ...]:
     said = []
     if not metrics.answered:
         return (f"None of {metrics.requests} requests was answered.",)
-    if not metrics.valid:
+    if metrics.unsent:
+        said.append("Invalid: the load generator could not send all that was to be sent.")
+    elif not metrics.valid:
         said.append("Invalid: the load generator lagged; the latencies are partly its own.")
     if metrics.saturated:
         said.append(

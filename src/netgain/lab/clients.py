@@ -10,7 +10,6 @@ from netgain.lab.alarm import Alarm
 from netgain.lab.client_connection import ClientConnection
 from netgain.lab.connections import ConnectError
 from netgain.lab.load_messages import Given
-from netgain.lab.record import ErrorKind
 from netgain.lab.request_body import Dialogue
 from netgain.lab.target import Target
 from netgain.lab.transport import Asked, Intent, Reply, Transport
@@ -112,7 +111,7 @@ class Clients:
             dialogue.answered(number, asked.text, usage.completion_tokens if usage else None)
         if reply.cancelled:
             raise asyncio.CancelledError
-        if reply.failure is not None and reply.failure.kind is ErrorKind.CONNECT:
+        if reply.failure is not None:
             intended_s += _AFTER_NO_CONNECTION_S
         return intended_s
 

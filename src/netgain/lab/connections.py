@@ -1,6 +1,8 @@
 """The connections to one server, kept and used again."""
 
 import asyncio
+import errno
+import os
 import socket
 import ssl
 import time
@@ -10,13 +12,25 @@ from typing import Final
 from netgain.errors import NetgainError
 from netgain.lab.client_connection import ClientConnection
 from netgain.lab.target import Endpoint
+from netgain.lab.tls import client_tls
 
 _MAX_IDLE_S: Final = 2.0  # servers close idle connections, common ones after 5 s: never race them
 _FIRST_LEAD_S: Final = 0.05
 
 
+_OWN_LIMITS: Final = (errno.EMFILE, errno.ENFILE)
+
+
 class ConnectError(NetgainError):
     """A connection could not be made."""
+
+
+class TlsError(ConnectError):
+    """Somebody is there, but no trusted TLS connection can be made."""
+
+
+class OwnLimitError(ConnectError):
+    """This machine cannot open one more connection; the server was not even asked."""
 
 
 class Connections:
@@ -29,7 +43,7 @@ class Connections:
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
-        self._tls = ssl.create_default_context() if endpoint.tls else None
+        self._tls = client_tls() if endpoint.tls else None
         self._idle: deque[ClientConnection] = deque()
         self._addresses: list[str] = []
         self._slowest_s = 0.0
@@ -71,10 +85,12 @@ class Connections:
                 connection = await self._connect_to_any()
         except TimeoutError:
             raise ConnectError(f"no connection within {self._timeout_s:g} s") from None
+        except ssl.SSLCertVerificationError as error:
+            raise TlsError(f"its certificate is not trusted: {error.verify_message}") from error
         except ssl.SSLError as error:
-            raise ConnectError(f"TLS: {error.reason or error}") from error
+            raise TlsError(f"it does not speak TLS as expected: {error.reason or error}") from error
         except OSError as error:
-            raise ConnectError(error.strerror or str(error)) from error
+            raise _connect_error(error, tls=self._tls is not None) from error
         self._slowest_s = max(self._slowest_s, time.monotonic() - began_s)
         return connection
 
@@ -105,3 +121,15 @@ class Connections:
             return connection
         assert failed is not None
         raise failed
+
+
+def _connect_error(error: OSError, *, tls: bool) -> ConnectError:
+    if error.errno in _OWN_LIMITS:
+        return OwnLimitError(
+            f"{os.strerror(error.errno)} where the load is made: raise ulimit -n, or make less load"
+        )
+    if tls and isinstance(error, ConnectionResetError | ConnectionAbortedError):
+        return TlsError("it cut the TLS handshake off")
+    known = error.errno is not None and error.errno > 0  # those of a name's look-up are negative
+    reason = os.strerror(error.errno) if known and error.errno else error.strerror
+    return ConnectError(reason or str(error) or type(error).__name__)

@@ -4,7 +4,9 @@ FD is a socket to the process that started it; when that closes, this one ends.
 """
 
 import asyncio
+import contextlib
 import gc
+import resource
 import signal
 import socket
 import sys
@@ -207,8 +209,16 @@ async def _work(connection: socket.socket) -> None:
         await worker.closed
 
 
+def _allow_connections() -> None:
+    """As many open files as this user may have: each request under way needs one."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(ValueError, OSError):  # "unlimited" is more than some systems take
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def main() -> None:
     """Works until told to end, or until nobody is there to tell."""
+    _allow_connections()
     # Ctrl-C in a terminal goes to all processes; the leading one says what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=int(sys.argv[1]))

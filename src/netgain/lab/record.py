@@ -14,6 +14,8 @@ class ErrorKind(StrEnum):
     """Why a request has no whole answer."""
 
     CONNECT = "connect"
+    GENERATOR = "generator"
+    """The load generator's machine could not make a connection: no fault of the server."""
     TIMEOUT = "timeout"
     REFUSED = "refused"
     """An answer of 429 or 503: the server was full."""

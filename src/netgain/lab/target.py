@@ -17,6 +17,10 @@ class UnreachableError(TargetError):
     """Nobody answers there."""
 
 
+class UntrustedError(TargetError):
+    """No trusted TLS connection can be made."""
+
+
 class WrongPathError(TargetError):
     """Somebody answers there, but not the API."""
 

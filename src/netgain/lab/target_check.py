@@ -10,7 +10,7 @@ import msgspec
 from netgain.lab.answer import error_message
 from netgain.lab.answer_format import ErrorDetail, ErrorFormat
 from netgain.lab.client_connection import Exchange, Outcome
-from netgain.lab.connections import ConnectError, Connections
+from netgain.lab.connections import ConnectError, Connections, OwnLimitError, TlsError
 from netgain.lab.conversation import NO_FIELDS, Conversation, Turn
 from netgain.lab.request_body import Dialogue, parse_fields
 from netgain.lab.target import (
@@ -21,6 +21,7 @@ from netgain.lab.target import (
     TargetError,
     UnauthorizedError,
     UnreachableError,
+    UntrustedError,
     WrongModelError,
     WrongPathError,
     parse_url,
@@ -98,14 +99,13 @@ async def _listed(target: Target) -> list[_Card]:
     """What is served; nothing where there is no such list but a model was named."""
     endpoint = target.endpoint
     exchange = await _get(target, "/v1/models")
-    body = b"".join(part for _, part in exchange.parts)
-    _check_answered(exchange, endpoint)
+    _check_answered(exchange, endpoint, _LISTING_S)
     if exchange.status in (404, 405) and target.model:
         return []
     if exchange.status != 200:
-        raise _refused(endpoint, "/v1/models", exchange.status or 0, body)
+        raise _refused(endpoint, "/v1/models", exchange)
     try:
-        return msgspec.json.decode(body, type=_Cards).data
+        return msgspec.json.decode(b"".join(part for _, part in exchange.parts), type=_Cards).data
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if target.model:
             return []
@@ -123,6 +123,13 @@ async def _get(target: Target, path: str) -> Exchange:
         request = request_head(target, "GET", path) + b"content-length: 0\r\n\r\n"
         await connection.exchange(request, _LISTING_S, exchange)
         connection.close()
+    except TlsError as error:
+        raise UntrustedError(
+            f"{target.endpoint.url}: {error}; SSL_CERT_FILE names a file of certificates to trust "
+            "instead, http:// does without TLS"
+        ) from error
+    except OwnLimitError as error:
+        raise TargetError(f"cannot ask {target.endpoint.url}: {error}") from error
     except ConnectError as error:
         raise _unreachable(target.endpoint, str(error)) from error
     return exchange
@@ -140,17 +147,16 @@ async def _probed(target: Target) -> Target:
             body = b"".join(part for _, part in exchange.parts)
             dialect = _without_refused(target, body)
             if dialect is None:
-                raise _refused(target.endpoint, target.api.path, exchange.status, body)
+                raise _refused(target.endpoint, target.api.path, exchange)
             target = msgspec.structs.replace(target, dialect=dialect)
         asked = transport.read(reply)
     finally:
         transport.close()
     if reply.failure is not None:
         raise _unreachable(target.endpoint, reply.failure.message)
-    _check_answered(exchange, target.endpoint)
+    _check_answered(exchange, target.endpoint, target.timeout_s)
     if exchange.status != 200:
-        body = b"".join(part for _, part in exchange.parts)
-        raise _refused(target.endpoint, target.api.path, exchange.status or 0, body)
+        raise _refused(target.endpoint, target.api.path, exchange)
     if asked.record.failure is not None:
         raise WrongPathError(
             f"{target.endpoint.url}{target.api.path} does not answer as an OpenAI-compatible "
@@ -208,14 +214,18 @@ def _param(body: bytes) -> str:
     return (error.param or "") if isinstance(error, ErrorDetail) else ""
 
 
-def _check_answered(exchange: Exchange, endpoint: Endpoint) -> None:
+def _check_answered(exchange: Exchange, endpoint: Endpoint, within_s: float) -> None:
     """Raises `UnreachableError` when what came was no whole answer."""
     if exchange.outcome is Outcome.LATE:
-        raise _unreachable(endpoint, "it takes connections but does not answer in time")
+        raise UnreachableError(
+            f"{endpoint.url} takes connections but gave no whole answer within {within_s:g} s: is "
+            "it still loading, or stuck?"
+        )
     if exchange.outcome is Outcome.GARBLED:
         raise WrongPathError(f"what answers at {endpoint.url} speaks no HTTP/1.1: check the port")
     if exchange.outcome is Outcome.CUT:
-        raise _unreachable(endpoint, f"the connection was {exchange.detail}")
+        hint = "" if endpoint.tls else "; does it want https://?"
+        raise _unreachable(endpoint, f"the connection was {exchange.detail}{hint}")
 
 
 def _unreachable(endpoint: Endpoint, why: str) -> UnreachableError:
@@ -224,9 +234,10 @@ def _unreachable(endpoint: Endpoint, why: str) -> UnreachableError:
     )
 
 
-def _refused(endpoint: Endpoint, path: str, status: int, body: bytes) -> TargetError:
+def _refused(endpoint: Endpoint, path: str, exchange: Exchange) -> TargetError:
     """The typed error for a status that is not 200."""
-    message = error_message(body)
+    status = exchange.status or 0
+    message = error_message(b"".join(part for _, part in exchange.parts))
     where = f"{endpoint.url}{path}"
     if status in (401, 403):
         return UnauthorizedError(
@@ -240,5 +251,6 @@ def _refused(endpoint: Endpoint, path: str, status: int, body: bytes) -> TargetE
             "server, or the other API"
         )
     if 300 <= status < 400:
-        return WrongPathError(f"{where} redirects elsewhere ({status}): give the final URL")
+        place = exchange.headers.get("location", "nowhere")
+        return WrongPathError(f"{where} redirects to {place} ({status}): give that server's URL")
     return TargetError(f"{where} answers {status}: {message or 'no reason given'}")

@@ -10,7 +10,7 @@ import msgspec
 from netgain._version import __version__
 from netgain.lab.answer import Answer, error_message, read_stream, read_whole
 from netgain.lab.client_connection import ClientConnection, Exchange, Outcome
-from netgain.lab.connections import ConnectError, Connections
+from netgain.lab.connections import ConnectError, Connections, OwnLimitError
 from netgain.lab.counting import count_by_server
 from netgain.lab.record import ErrorKind, Failure, RequestRecord, TokenEvent
 from netgain.lab.target import Target
@@ -112,7 +112,10 @@ class Transport:
 
     def unconnected(self, intent: Intent, error: ConnectError) -> Reply:
         """The reply to a request without a connection."""
-        return _unasked(intent, Failure(ErrorKind.CONNECT, str(error)))
+        own = isinstance(error, OwnLimitError)
+        return _unasked(
+            intent, Failure(ErrorKind.GENERATOR if own else ErrorKind.CONNECT, str(error))
+        )
 
     def unsent(self, intent: Intent) -> Reply:
         """The reply to a request that was given up before it was sent."""

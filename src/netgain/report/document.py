@@ -68,9 +68,10 @@ class Figure:
 class Column:
     """A table's column: its key in every row, its heading, its unit, what its numbers are.
 
-    With `bounds`, the keys of two numbers in every row, it shows the range between them instead.
     `group` is the heading above it where the table stands on its side. `sure` is the key of a cell
     that says in a word how sure this column's cell of the same row is (see `Table.signs`).
+
+    With `bounds`, the keys of two numbers in every row, it shows the range between them instead.
     """
 
     key: str

@@ -266,8 +266,8 @@ def _table(page: _Page, table: Table) -> None:
         _least_width([heads[i], *(row[i] for row in cells)], whole=numeric[i])
         for i in range(len(table.columns))
     ]
-    # A row's name is read first.
-    least[0] = max(least[0], min(_natural_width(heads, cells, 0), _LONGEST_WORD))
+    natural = _natural(heads, cells)
+    least[0] = max(least[0], min(natural[0], _LONGEST_WORD))  # a row's name is read first
     _blocks_of(page, heads, cells, numeric, least)
 
 
@@ -278,42 +278,44 @@ def _blocks_of(
     numeric: Sequence[bool],
     least: Sequence[int],
 ) -> None:
-    natural = [_natural_width(heads, cells, i) for i in range(len(heads))]
+    natural = _natural(heads, cells)
     for columns in _blocks(least, page.width):
-        widths = [max(natural[i], 1) for i in columns]
-        if page.width is not None:
-            room = page.width - _GAP * len(columns)
-            widths = _widths([least[i] for i in columns], widths, room)
+        widths = _widths([natural[i] for i in columns], [least[i] for i in columns], page.width)
         page.show(_grid(columns, heads, cells, numeric, widths), width=_NO_LIMIT)
 
 
-def _natural_width(heads: Sequence[str], cells: Sequence[Sequence[str]], index: int) -> int:
-    return max(len(line) for row in (heads, *cells) for line in _lines(row[index]))
-
-
-def _lines(text: str) -> list[str]:
-    return text.splitlines() or [""]
-
-
-def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """Widths that fill `room` at most: every column its least, then evenly up to the natural one.
-
-    Where not even the least fit, the widest give way.
-    """
-    widths = [min(pair) for pair in zip(least, natural, strict=True)]
-    while sum(widths) > room and max(widths) > 1:
-        widths[widths.index(max(widths))] -= 1
-    while sum(widths) < room:
-        narrow = [i for i, width in enumerate(widths) if width < natural[i]]
-        if not narrow:
-            break
-        widths[min(narrow, key=lambda i: widths[i])] += 1
-    return widths
+def _natural(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [
+        max(1, *(len(line) for text in (head, *(row[i] for row in cells)) for line in _lines(text)))
+        for i, head in enumerate(heads)
+    ]
 
 
 def _heading(column: Column, *, with_basis: bool) -> str:
     label = printable(column.label)
     return f"{label}\n{column.basis.value}" if with_basis and column.basis else label
+
+
+def _lines(text: str) -> list[str]:
+    return text.split("\n")
+
+
+def _widths(natural: Sequence[int], least: Sequence[int], width: int | None) -> list[int]:
+    """Columns side by side within `width`: as wide as they are, or else no narrower than `least`
+    while that fits, and what is left goes to those that need the least more.
+    """
+    if width is None:
+        return list(natural)
+    widths = [min(pair) for pair in zip(natural, least, strict=True)]
+    spare = width - sum(widths) - _GAP * (len(widths) - 1)
+    for i in sorted(range(len(widths)), key=lambda i: natural[i] - widths[i]):
+        more = max(0, min(natural[i] - widths[i], spare))
+        widths[i] += more
+        spare -= more
+    while spare < 0 and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+        spare += 1
+    return widths
 
 
 def _least_width(texts: Sequence[str], *, whole: bool) -> int:

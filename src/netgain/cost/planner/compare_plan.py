@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from netgain.cost.claim import step_floor
 from netgain.cost.first_look import Deployment, Trouble, first_axis, first_link
+from netgain.cost.floors import step_floor
 from netgain.cost.memory import MemoryQuestion, chips_for_one_model
 from netgain.cost.model_shape import ModelShape
 from netgain.cost.operations import Stored

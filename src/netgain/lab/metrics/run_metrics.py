@@ -20,7 +20,7 @@ from netgain.lab.metrics.saturation import Load, Saturation, saturation
 from netgain.lab.metrics.throughput import Throughput
 from netgain.lab.metrics.token_counts import TokenCounts
 from netgain.lab.metrics.trimming import TrimRule, Window, steady_window
-from netgain.lab.record import RequestRecord
+from netgain.lab.record import ErrorKind, RequestRecord
 from netgain.lab.run_header import RunHeader
 from netgain.lab.slo import ServiceLevel
 
@@ -89,8 +89,13 @@ class RunMetrics:
 
     @property
     def valid(self) -> bool:
-        """Whether the load generator kept to its times."""
-        return self.lag is None or self.lag.valid
+        """Whether the load generator kept to its times, and could send what was to be sent."""
+        return not self.unsent and (self.lag is None or self.lag.valid)
+
+    @property
+    def unsent(self) -> int:
+        """Requests of the window that the generator itself could not send."""
+        return sum(f.count for f in self.failures if f.kind is ErrorKind.GENERATOR)
 
     @property
     def saturated(self) -> bool:

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import gc
 import signal
+import ssl
 import sys
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def main() -> None:
     parser.add_argument("--scripts", type=Path, help="a file of named scripts, JSON")
     parser.add_argument("--model", action="append", help="a served name (default: scripted)")
     parser.add_argument("--api-key", default=None)
+    parser.add_argument("--certificate", type=Path, help="PEM: speaks https; with --key")
+    parser.add_argument("--key", type=Path, help="of the certificate, PEM")
     parser.add_argument("--log", type=Path, help="written at the end, a line a request")
     arguments = parser.parse_args()
     scripts: dict[str, Script] = {}
@@ -50,27 +53,36 @@ def main() -> None:
             scripts["default"] = msgspec.json.decode(arguments.script, type=Script)
     except (OSError, msgspec.DecodeError) as error:
         parser.error(f"the script cannot be read: {error}")
+    tls: ssl.SSLContext | None = None
+    if arguments.certificate is not None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            tls.load_cert_chain(arguments.certificate, arguments.key)
+        except OSError as error:
+            parser.error(f"the certificate cannot be read: {error}")
     server = ScriptedServer(
         scripts or None,
         models=tuple(arguments.model or ("scripted",)),
         api_key=arguments.api_key,
         keep_log=arguments.log is not None,
+        host=arguments.host,
+        tls=tls,
     )
-    uvloop.run(_serve(server, arguments.host, arguments.port))
+    uvloop.run(_serve(server, arguments.port))
     if arguments.log is not None:
         encode = msgspec.json.Encoder().encode_lines
         arguments.log.write_bytes(encode(server.log))
 
 
-async def _serve(server: ScriptedServer, host: str, port: int) -> None:
+async def _serve(server: ScriptedServer, port: int) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signal_ in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(signal_, stopped.set)
     gc.disable()  # a collection over a growing log would hold all answers up
-    await server.start(port, host)
-    sys.stdout.write(f"ready at http://{host}:{server.port}\n")
+    await server.start(port)
+    sys.stdout.write(f"ready at {server.url}\n")
     sys.stdout.flush()
     await stopped.wait()
     await server.stop()

@@ -22,13 +22,17 @@ class Request:
 
 
 class Connection(asyncio.Protocol):
-    """Hands requests over as they become whole; `on_left` is called once, at the end."""
+    """Hands requests over as they become whole; `on_came` is called once it stands, `on_left` at
+    its end.
+    """
 
     def __init__(
         self,
+        on_came: Callable[["Connection"], None],
         on_request: Callable[["Connection", Request], None],
         on_left: Callable[["Connection"], None],
     ) -> None:
+        self._on_came = on_came
         self._on_request = on_request
         self._on_left = on_left
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
@@ -48,11 +52,17 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Ends the connection now."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
         # What is written goes to the socket at once, not at the end of the loop's turn.
         self._transport.set_write_buffer_limits(high=0)
+        self._on_came(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection ended, whoever ended it."""

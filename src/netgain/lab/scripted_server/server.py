@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import ssl
 import threading
 from collections.abc import Mapping
 from typing import Final, Self
@@ -27,7 +28,8 @@ class ScriptedServer:
     Which script: the body's field `script` (a whole one, or a name), else `[script:NAME]` in the
     last message or the prompt, else `scripts` in turn, in the order requests became whole.
     `models` are the names it serves; an empty tuple leaves `/v1/models` out. `owner` is who the
-    list of models says owns them. A request for anything else is answered 404.
+    list of models says owns them. A request for anything else is answered 404. With `tls` it speaks
+    https only.
     """
 
     def __init__(
@@ -38,6 +40,8 @@ class ScriptedServer:
         owner: str = "scripted",
         api_key: str | None = None,
         keep_log: bool = True,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         if isinstance(scripts, Script) or scripts is None:
             scripts = {"default": scripts or Script()}
@@ -47,6 +51,9 @@ class ScriptedServer:
         self._owner = owner
         self._authorization = f"Bearer {api_key}" if api_key else None
         self._keep_log = keep_log
+        self._host = host
+        self._tls = tls
+        self._stopped = False
         self._turn = 0
         self._requests = 0
         self._open: dict[Connection, Answering | None] = {}
@@ -63,13 +70,20 @@ class ScriptedServer:
     @property
     def url(self) -> str:
         """Where it answers."""
-        return f"http://127.0.0.1:{self.port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
 
-    async def start(self, port: int = 0, host: str = "127.0.0.1") -> None:
+    async def start(self, port: int = 0) -> None:
         """Listens, on this loop; port 0 takes a free one."""
         loop = asyncio.get_running_loop()
         self._alarm = Alarm(loop)
-        self._server = await loop.create_server(self._connection, host, port, backlog=_BACKLOG)
+        self._server = await loop.create_server(
+            lambda: Connection(self._came, self._asked, self._left),
+            self._host,
+            port,
+            backlog=_BACKLOG,
+            ssl=self._tls,
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -77,11 +91,10 @@ class ScriptedServer:
         assert self._server is not None
         assert self._alarm is not None
         self._server.close()
+        self._stopped = True
         for connection in list(self._open):
-            connection.close()
+            connection.abort()  # closing would wait for clients that do not read
         await self._server.wait_closed()
-        while self._open:
-            await asyncio.sleep(0)
         self._alarm.close()
 
     def __enter__(self) -> Self:
@@ -112,10 +125,10 @@ class ScriptedServer:
         loop.run_until_complete(self.stop())
         loop.close()
 
-    def _connection(self) -> Connection:
-        connection = Connection(self._asked, self._left)
+    def _came(self, connection: Connection) -> None:
+        if self._stopped:
+            connection.abort()
         self._open[connection] = None
-        return connection
 
     def _left(self, connection: Connection) -> None:
         answering = self._open.pop(connection)

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 import httpx
 
 from netgain.errors import NetgainError
+from netgain.lab.side_client import side_client
 from netgain.lab.workloads.cache_counters import CacheCounters, read_capacity, read_counters
 
 Value = TypeVar("Value")
@@ -26,7 +27,7 @@ class CacheControl:
     def __init__(self, base_url: str, headers: Mapping[str, str] | None = None) -> None:
         """`base_url` with or without `/v1`; `headers` as the load sends them (authorisation)."""
         self._root: Final = base_url.rstrip("/").removesuffix("/v1")
-        self._http = httpx.Client(timeout=_TIMEOUT_S, headers=dict(headers or {}))
+        self._http = side_client(self._root, _TIMEOUT_S, headers)
 
     def counters(self) -> CacheCounters | None:
         """None where the server has no `/metrics`, or none that speak of a prefix cache."""

@@ -7,6 +7,7 @@ import httpx
 import msgspec
 
 from netgain.errors import NetgainError
+from netgain.lab.side_client import side_client
 from netgain.lab.workloads.token_counter import Message
 
 _TIMEOUT_S: Final = 30.0
@@ -32,7 +33,7 @@ class ServerCounter:
         """Asks once. Raises `TokenizeUnavailableError` where that is not answered."""
         self._url = f"{base_url.rstrip('/').removesuffix('/v1')}/tokenize"
         self._model: dict[str, object] = {} if model is None else {"model": model}
-        self._http = httpx.Client(timeout=_TIMEOUT_S, headers=dict(headers or {}))
+        self._http = side_client(self._url, _TIMEOUT_S, headers)
         self.description: Final = f"exact: {self._url}"
         try:
             if not self.text_ids(_PROBE):
