@@ -1,8 +1,8 @@
 """When conversations begin in an open loop: seeded sequences of seconds from the run's zero.
 
 Times are not rescaled. `vllm bench serve` stretches Poisson and gamma arrivals so that the last of
-N lands at N / rate, which makes the realised rate exact and compresses bursts at the tail. The first
-arrival is one gap after zero, except at a constant rate, where it is at zero.
+N lands at N / rate, which makes the realised rate exact and compresses bursts at the tail. The
+first arrival is one gap after zero, except at a constant rate, where it is at zero.
 """
 
 import itertools

@@ -31,7 +31,7 @@ def report(
       netgain bench report run.jsonl --as vllm
     """
     from netgain.cli.bench.choices import tool_of, trim_of
-    from netgain.cli.bench.show import show, with_notes, write_rows
+    from netgain.cli.bench.show import show, with_warnings, write_rows
     from netgain.lab.bench_report import report_of
     from netgain.lab.foreign.tools import as_tool as as_its_tool
     from netgain.lab.metrics.run_metrics import measure_run
@@ -43,7 +43,7 @@ def report(
     found = read_run(records, skip_broken=skip_bad_lines)
     measured = measure_run(found.header, found.records, trim=trim_of(warmup, cooldown), slo=level)
     foreign = None if tool is None else as_its_tool(tool, found.header, found.records, level)
-    warnings = [] if found.end is None else [*found.end.warnings]
+    warnings = []
     if found.end is None:
         warnings.append("The file does not say how the run ended: it was killed, or still runs.")
     if found.torn:
@@ -51,15 +51,7 @@ def report(
     if found.skipped:
         lines = ", ".join(map(str, found.skipped[:10]))
         warnings.append(f"{len(found.skipped)} lines could not be read and are left out: {lines}.")
-    show(
-        with_notes(
-            report_of(measured, foreign),
-            () if found.end is None else found.end.notes,
-            tuple(warnings),
-        ),
-        as_json=as_json,
-        html=html,
-        plot=plot,
-    )
+    made = with_warnings(report_of(measured, foreign, found.end), tuple(warnings))
+    show(made, as_json=as_json, html=html, plot=plot)
     if csv is not None:
         write_rows(measured, csv)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from netgain.lab.run_header import CacheState
     from netgain.lab.slo import ServiceLevel
     from netgain.lab.workloads.workload import Workload
-    from netgain.report.document import Report
 
 _DURATION_S = 30.0
 
@@ -199,7 +198,7 @@ def _one_run(
     plot: bool,
 ) -> None:
     from netgain.cli.bench.live import LiveLine
-    from netgain.cli.bench.show import write_rows
+    from netgain.cli.bench.show import show, write_rows
     from netgain.lab.bench_report import report_of
     from netgain.lab.foreign.tools import as_tool
     from netgain.lab.metrics.run_metrics import measure_run
@@ -209,20 +208,11 @@ def _one_run(
         done = bench.run(plan, line.show, records_to)
     measured = measure_run(done.header, done.records, trim=trim, slo=slo)
     foreign = None if tool is None else as_tool(tool, done.header, done.records, slo)
-    _show_run(report_of(measured, foreign), done, as_json=as_json, html=html, plot=plot)
+    show(report_of(measured, foreign, done.end), as_json=as_json, html=html, plot=plot)
     if csv is not None:
         write_rows(measured, csv)
     typer.echo(f"Records: {records_to}", err=True)
     _end(done, answered=measured.metrics.answered)
-
-
-def _show_run(
-    report: "Report", done: "BenchRun", *, as_json: bool, html: Path | None, plot: bool
-) -> None:
-    from netgain.cli.bench.show import show, with_notes
-
-    noted = with_notes(report, done.notes, done.end.warnings)
-    show(noted, as_json=as_json, html=html, plot=plot)
 
 
 def _end(done: "BenchRun", *, answered: int) -> None:
