@@ -47,6 +47,12 @@ class LiveLine:
         parts += [f"{count} {kind.value}" for kind, count in progress.errors.items() if count]
         self._write("  ".join([self.label, *parts] if self.label else parts))
 
+    def say(self, line: str) -> None:
+        """A line that stays, on standard error, terminal or not."""
+        self._write("")
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
     def _write(self, text: str) -> None:
         if self._shown and (text or self._width):
             text = text[: shutil.get_terminal_size().columns - 1]  # a longer one cannot be undone
