@@ -139,16 +139,11 @@ class Bench:
             outcome = run_load(
                 self._load_plan(plan), _noted(source, sent), observer, self._count_tokens()
             )
-            after = self._counters_if_there()
-            # Conversations are taken ahead of their time: those whose turn never came were not
-            # sent.
-            numbers = {record.conversation for record in records}
-            asked = [sent[number] for number in sorted(numbers) if number < len(sent)]
             checked = verdict(
                 plan.cache,
                 before,
-                after,
-                own_reuse_tokens=reuse_within(asked, writer.framing().lead),
+                self._counters_if_there(),
+                own_reuse_tokens=reuse_within(_asked(sent, records), writer.framing().lead),
                 warmed_tokens=prompt_tokens_of(warmed),
             )
             done = BenchRun(
@@ -268,6 +263,12 @@ def _noted(source: Iterator[Conversation], sent: list[Conversation]) -> Iterator
     for conversation in source:
         sent.append(conversation)
         yield conversation
+
+
+def _asked(taken: list[Conversation], records: list[RequestRecord]) -> list[Conversation]:
+    """Conversations are taken ahead of their time: those whose turn never came were not sent."""
+    numbers = {record.conversation for record in records}
+    return [taken[number] for number in sorted(numbers) if number < len(taken)]
 
 
 class _Observer:
