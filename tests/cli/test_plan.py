@@ -161,6 +161,8 @@ def test_a_device_of_one_s_own_can_be_used(tmp_path: Path) -> None:
         (("memory", "llama-2-7b", "--batch", "-3"), "give 1 or more"),
         (("memory", "llama-2-7b", "--kv-length", "0"), "give 1 or more"),
         (("memory", "llama-2-7b", "--on", "H100", "--tp", "64"), "cannot be laid out"),
+        (("memory", "llama-2-7b", "--on", "H100", "--tp", "9" * 30), "use --tp 32"),
+        (("memory", "llama-2-7b", "--on", "x" * 3000), "Known are"),
         (("memory", "llama-2-7b", "--on", "H100", "--utilisation", "2"), "utilisation"),
         (("memory", "llama-2-7b", "--weights", "int5"), "unknown weight format"),
         (("memory", "llama-2-7b", "--kv-dtype", "odd"), "unknown KV format"),
@@ -179,6 +181,7 @@ def test_a_device_of_one_s_own_can_be_used(tmp_path: Path) -> None:
         (("advise", "deepseek-v3", "--on", "L4", "--devices", "2"), "does not fit 2 x L4"),
         (("compare-hardware", "H100", "--price", "H100=x"), "dollars per hour"),
         (("check", "it is fast"), "it lacks"),
+        (("check", "Llama-3.1-8B on H100: -5 tok/s"), "give a number above 0"),
         (("check", "--batch", "0", "x"), "above 0"),
     ],
 )

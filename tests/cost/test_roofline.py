@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from netgain.cost.floors import step_floor
 from netgain.cost.intensity import (
     attainable_flop_s,
+    critical_tokens,
     crossover_flop_per_byte,
     distinct_experts,
     expert_probabilities,
@@ -55,6 +56,20 @@ def test_intensity_of_a_layer_of_4096(tokens: int, intensity: float) -> None:
 )  # fmt: skip
 def test_crossovers(device: str, crossover: int) -> None:
     assert round(DEVICES.device(device).crossover_flop_per_byte) == crossover
+
+
+@pytest.mark.parametrize(
+    ("device", "weights", "tokens"),
+    [("H100-SXM", "bf16", 295), ("H100-SXM", "fp8", 295), ("A100-80", "bf16", 153)],
+)
+def test_the_batch_at_which_weights_stop_ruling(device: str, weights: str, tokens: int) -> None:
+    on_it, fmt = DEVICES.device(device), weight_format(weights)
+    rate = on_it.rate(fmt.computes_in)[1].dense.value
+    ridge = critical_tokens(rate, on_it.bandwidth_bytes_s.value, fmt.bytes)
+    assert round(ridge) == tokens
+    # Eight experts of 128: each token meets a sixteenth of them.
+    sparse = critical_tokens(rate, on_it.bandwidth_bytes_s.value, fmt.bytes, 8 / 128)
+    assert sparse == pytest.approx(16 * ridge)
 
 
 @given(peak=st.floats(1e9, 1e16), bandwidth=st.floats(1e9, 1e14), intensity=st.floats(0.01, 1e5))

@@ -90,7 +90,7 @@ def weights_section(ask: MemoryAsk) -> Section:
         Column("part", "Part"),
         Column("parameters", "Parameters", "", Basis.EXACT),
         Column("bytes", "Bytes", "bytes", basis),
-        Column("share", "Share", "ratio", basis),
+        Column("share", "Share", "fraction", basis),
     )
     return Section(
         "Weights",

@@ -12,15 +12,16 @@ from netgain.cost.communication import (
     tensor_step,
 )
 from netgain.cost.expert_traffic import expected_nodes
-from netgain.cost.kv_bytes import kv_bytes_per_sequence, kv_bytes_per_token_stored
+from netgain.cost.kv_bytes import kv_bytes_per_sequence_stored
 from netgain.cost.layout import ONE_DEVICE, Layout
 from netgain.cost.memory import MemoryPlan, MemoryQuestion, plan_memory
 from netgain.cost.model_shape import Experts, ModelShape
 from netgain.cost.operations import Stored
-from netgain.cost.placement import Placement, place
+from netgain.cost.placement import Placement, described, place
 from netgain.cost.precision import KVFormat, WeightFormat
 from netgain.cost.roofline import ASSUMED_EFFICIENCY, Efficiency, RooflineModel
 from netgain.cost.step_work import decode
+from netgain.cost.ways_out import fewest_devices
 from netgain.errors import ConfigurationError
 from netgain.hardware.device import Device
 from netgain.hardware.topology import Topology
@@ -110,10 +111,11 @@ class Setup:
 
     def kv_bytes(self, tokens: int) -> int:
         """Bytes of one request's KV as a whole replica stores (and hands over) it."""
-        one = kv_bytes_per_sequence(self.shape, tokens, self.kv)
-        token = kv_bytes_per_token_stored(self.shape, replace(self.layout, tp=1), self.kv)
-        copies = kv_bytes_per_token_stored(self.shape, self.layout, self.kv) / max(1, token)
-        return round(one * copies)
+        return kv_bytes_per_sequence_stored(self.shape, tokens, self.layout, self.kv)
+
+    def kv_room_bytes(self, sequences: int, tokens: int) -> int:
+        """Room for keys and values on all ranks of a replica together."""
+        return self.memory(sequences, tokens).kv_room_bytes * self.layout.tp * self.layout.pp
 
     def memory(self, sequences: int, tokens: int) -> MemoryPlan:
         """Whether it fits, and how many tokens of KV it holds."""
@@ -288,8 +290,15 @@ def devices_needed(setup: Setup, available: int, sequences: int, tokens: int) ->
         share = max(1, sequences * devices // available)
         if replace(setup, layout=layout).memory(share, tokens).fits:
             return devices
+    one = MemoryQuestion(setup.shape, setup.device, setup.weights, setup.kv, 1, tokens)
+    enough = fewest_devices(one)
+    more = (
+        f"{enough.devices} of them hold it ({described(enough)})"
+        if enough is not None and enough.devices > available
+        else "name more devices, a larger one"
+    )
     raise ConfigurationError(
         f"{setup.shape.name} in {setup.weights.name} does not fit {available} x "
-        f"{setup.device.name}: name more devices, a larger one, or a narrower --precision; "
+        f"{setup.device.name}: {more}, or give a narrower --precision; "
         "`netgain plan memory` says what is short"
     )
