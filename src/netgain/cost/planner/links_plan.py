@@ -8,8 +8,8 @@ from netgain.cost.bounds import at_least_zero, count
 from netgain.cost.collectives import Operation
 from netgain.cost.communication import LAUNCH_S, CollectiveCost, collective, ways
 from netgain.cost.first_hypothesis import FirstLink, first_link
+from netgain.cost.kv_bytes import kv_copies
 from netgain.cost.layout import Layout
-from netgain.cost.model_shape import LatentAttention, ModelShape
 from netgain.cost.placement import described, place, propose
 from netgain.cost.planner.layout_handoffs import (
     Handoff,
@@ -445,7 +445,6 @@ def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str],
     if all(t.layout != proposed.layout for t in tried):
         tried.insert(0, proposed)
     doubts = []
-    kv_heads = setup.shape.kv_heads
     if question.wanted is not None and all(t.layout != question.wanted for t in tried):
         question.wanted.check(setup.shape)
         tried.append(_try(question, setup, question.wanted))
@@ -460,11 +459,9 @@ def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str],
         {rank.device.split(".")[0] for rank in proposal.placement.ranks if rank.data == 0}
     )
     link = first_link(question.devices_per_model, machines)
-    if proposal.layout.tp > kv_heads:
-        doubts.append(
-            f"TP {proposal.layout.tp}: {_why_copied(setup.shape)}, a group stores and moves "
-            f"{proposal.layout.tp / kv_heads:g} times the KV bytes"
-        )
+    copies = kv_copies(setup.shape, proposal.layout)
+    if copies is not None:
+        doubts.append(copies)
     best = tried[0]
     said = [f"Proposed for {setup.shape.name}: {described(proposal.layout)}. {proposal.reason}."]
     if best.layout != proposed.layout and best.tokens_per_s > 1.05 * proposed.tokens_per_s:
@@ -586,12 +583,6 @@ def _tried_table(tried: list[_Tried], proposed: Layout, wanted: Layout | None) -
             for t in tried
         ),
     )  # fmt: skip
-
-
-def _why_copied(shape: ModelShape) -> str:
-    if any(isinstance(group.attention, LatentAttention) for group in shape.groups):
-        return "every rank needs the whole latent cache (MLA)"
-    return f"the model has {shape.kv_heads} KV heads and each rank needs one"
 
 
 def _note(tried: _Tried, proposed: Layout, wanted: Layout | None) -> str:
