@@ -26,7 +26,7 @@ from netgain.lab.load_plan import (
     ReplayLoad,
 )
 from netgain.lab.record import RequestRecord
-from netgain.lab.run_file import RunWriter
+from netgain.lab.run_file import RunFileError, RunWriter
 from netgain.lab.run_header import CacheState, RunHeader
 from netgain.lab.target import Api, Target
 from netgain.lab.workloads.cache_control import CacheControl, CacheControlError
@@ -69,7 +69,8 @@ class RunPlan:
 class BenchRun:
     """What one run gave. `counted`: the server's cache counters over it; `notes` for the reader.
 
-    `nonce` as the prompts were written with: runs of another nonce had other prompts.
+    `unwritten` says why not all records are in the file, where they are not. `nonce` as the prompts
+    were written with: runs of another nonce had other prompts.
     """
 
     header: RunHeader
@@ -79,6 +80,7 @@ class BenchRun:
     counted: CacheCounters | None
     notes: tuple[str, ...]
     nonce: str
+    unwritten: str = ""
 
 
 class Bench:
@@ -144,10 +146,10 @@ class Bench:
             notes=(
                 *plan.workload.notes,
                 *writer.notes,
-                *((f"prompt lengths: {self._counter.description}",) if not self._exact else ()),
                 f"cache: {prepared.how}; {checked.text}",
             ),
             nonce=prepared.nonce,
+            unwritten=observer.unwritten,
         )
 
     def capacity_tokens(self) -> int | None:
@@ -164,10 +166,6 @@ class Bench:
             return self._control.counters()
         except CacheControlError:
             return None
-
-    @property
-    def _exact(self) -> bool:
-        return self._counter.exact
 
     def _count_tokens(self) -> Callable[[str], int] | None:
         """Only a tokenizer in this process: asking the server for each event would be load."""
@@ -247,7 +245,10 @@ def _noted(source: Iterator[Conversation], sent: list[Conversation]) -> Iterator
 
 
 class _Observer:
-    """Keeps records, in memory and in the run's file."""
+    """Keeps records, in memory and in the run's file.
+
+    A file that takes no more does not end the run, whose results are worth more than its records.
+    """
 
     def __init__(
         self,
@@ -263,6 +264,7 @@ class _Observer:
         self._records_to = records_to
         self._stack = stack
         self._writer: RunWriter | None = None
+        self.unwritten = ""
 
     def started(self, started_unix_s: float) -> None:
         """Writes the header."""
@@ -273,8 +275,13 @@ class _Observer:
     def record(self, record: RequestRecord) -> None:
         """One more."""
         self._records.append(record)
-        if self._writer is not None:
+        if self._writer is None:
+            return
+        try:
             self._writer.add(record)
+        except RunFileError as error:
+            self.unwritten = f"{error}, from record {len(self._records)} on"
+            self._writer = None
 
     def progress(self, progress: LoadProgress) -> None:
         """To whoever shows it."""

@@ -63,8 +63,12 @@ def bench_report(
     return report_of(measure_run(header, records, trim=trim, slo=slo), foreign)
 
 
-def report_of(run: MeasuredRun, foreign: ForeignResult | None = None) -> Report:
-    """The same from a run already measured."""
+def report_of(
+    run: MeasuredRun, foreign: ForeignResult | None = None, *, cache_checked: bool = False
+) -> Report:
+    """The same from a run already measured. `cache_checked`: by the server's own counters, which
+    tell what the prompts share among themselves from what was there before.
+    """
     metrics = run.metrics
     sections = [
         _summary(metrics),
@@ -82,7 +86,7 @@ def report_of(run: MeasuredRun, foreign: ForeignResult | None = None) -> Report:
         title=f"Bench of {header.model} at {header.target}",
         sections=tuple(section for section in sections if section is not None),
         verdict=verdict(metrics),
-        warnings=warnings(metrics),
+        warnings=warnings(metrics, cache_checked=cache_checked),
         context=_context(header),
     )
 
@@ -110,14 +114,14 @@ def verdict(metrics: RunMetrics) -> tuple[str, ...]:
         }
         said.append(
             f"{words[goodput.met]}: {goodput.attainment.value:.1%} of {goodput.requests} requests "
-            f"met every limit ({goodput.demanded:.1%} demanded), {goodput.rate.value:.3g} good "
+            f"met every limit ({goodput.demanded:.1%} demanded), {_rate(goodput.rate.value)} good "
             "requests/s."
         )
     ttft = metrics.latency.get(Latency.TTFT)
     tpot = metrics.latency.get(Latency.TPOT)
     parts = [
-        f"{metrics.throughput.answered.value:.3g} requests/s",
-        f"{metrics.throughput.output_tokens.value:.4g} output tokens/s",
+        f"{_rate(metrics.throughput.answered.value)} requests/s",
+        f"{_rate(metrics.throughput.output_tokens.value)} output tokens/s",
     ]
     at_least = "at least " if metrics.saturated else ""
     if ttft is not None:
@@ -128,7 +132,7 @@ def verdict(metrics: RunMetrics) -> tuple[str, ...]:
     return tuple(said)
 
 
-def warnings(metrics: RunMetrics) -> tuple[str, ...]:
+def warnings(metrics: RunMetrics, *, cache_checked: bool = False) -> tuple[str, ...]:
     """What makes the numbers doubtful, and what to do about it."""
     said = []
     lag = metrics.lag
@@ -147,17 +151,18 @@ def warnings(metrics: RunMetrics) -> tuple[str, ...]:
                 "slow start from saturation."
             )
     if 0 < metrics.answered < _FEW:
-        said.append(
-            f"Only {metrics.answered} answered requests in the window: tails are guesses. Run "
-            "longer."
-        )
+        few = "1 request was" if metrics.answered == 1 else f"{metrics.answered} requests were"
+        said.append(f"Only {few} answered in the window: tails are guesses. Run longer.")
     if metrics.window.whole and metrics.recorded:
-        said.append(f"Nothing was trimmed: {metrics.window.rule}.")
+        said.append(
+            "Measured was the whole run, its beginning and end included: it is too short to cut "
+            "them off. Run longer."
+        )
     if metrics.header.cache is CacheState.UNDECLARED:
         said.append(
             "The cache's state was not declared: repeated prompts may have hit. Say cold or warm."
         )
-    cache = metrics.cache
+    cache = None if cache_checked else metrics.cache
     if metrics.header.cache is CacheState.COLD and cache is not None and cache.hit_requests:
         said.append(
             f"Declared cold, but {cache.hit_requests} of {cache.requests} requests hit the prefix "
@@ -166,10 +171,10 @@ def warnings(metrics: RunMetrics) -> tuple[str, ...]:
         )
     law = metrics.littles_law
     if metrics.header.load is LoadKind.CLOSED and law is not None and not law.holds:
+        why = "clients idled" if law.product < law.expected else "the window is not steady"
         said.append(
             f"Little's law fails: {law.expected:.4g} clients, but throughput x time is "
-            f"{law.product:.4g} (tolerance {law.tolerance:.0%}): clients idled or requests are "
-            "lost."
+            f"{law.product:.4g} (tolerance {law.tolerance:.0%}): {why} or requests were miscounted."
         )
     return (*said, *_unanswered(metrics), *_token_doubts(metrics))
 
@@ -516,7 +521,7 @@ def _context(header: RunHeader) -> dict[str, Cell]:
         "rate": header.rate,
         "concurrency": header.concurrency,
         "time_scale": header.time_scale,
-        "duration_s": header.duration_s,
+        "duration_s": header.duration_s or None,
         "seed": header.seed,
         "cache": header.cache.value,
         **header.machine,
@@ -550,6 +555,10 @@ def _share_interval(found: Estimate) -> str | None:
     if found.low is None or found.high is None:
         return None
     return f"[{found.low:.1%}, {found.high:.1%}]"
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s >= 1000 else f"{per_s:.4g}"
 
 
 def _time(seconds: float) -> str:

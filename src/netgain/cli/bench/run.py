@@ -1,5 +1,6 @@
 """`netgain bench URL`."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,17 +29,18 @@ def run(
         typer.Option(
             "--workload",
             "-w",
-            help="A name such as chat, rag, code, synthetic:prompt=256,answer=64, "
+            help="A name such as chat, rag, code, synthetic:in=256,out=64, "
             "mix:chat=0.7,rag=0.3, or a trace's file; docs/workloads.md has all.",
         ),
     ] = "chat",
     rate: Annotated[
-        float | None, typer.Option("--rate", "-r", help="Requests per second, open loop.")
+        float | None, typer.Option("--rate", "-r", help="Conversations begun per second, open loop.")
     ] = None,
     arrivals: Annotated[
         str,
         typer.Option(
-            help="poisson, constant, gamma:SHAPE, ramp:LAST, or step:FACTOR:FROM:TO, with --rate."
+            help="How --rate's requests come: poisson, constant, gamma:SHAPE (below 1: in bursts), "
+            "ramp:LAST (the rate at the end), or step:FACTOR:FROM:TO (seconds)."
         ),
     ] = "poisson",
     concurrency: Annotated[
@@ -51,7 +53,10 @@ def run(
     duration: Annotated[
         float | None,
         typer.Option(
-            "--duration", "-d", help="Seconds in which requests are begun.", show_default="30"
+            "--duration",
+            "-d",
+            help="Seconds in which requests are begun; with --find-rate, of each rate tried.",
+            show_default="30, or until --requests or a trace end",
         ),
     ] = None,
     requests: Annotated[
@@ -87,10 +92,10 @@ def run(
     ] = None,
     warmup: Annotated[
         str,
-        typer.Option(help="What is left out at the start: auto, none, seconds (5s) or a count."),
+        typer.Option(help="What is left out at the start: auto, none, 5s, 10% or a count."),
     ] = "auto",
     cooldown: Annotated[
-        str, typer.Option(help="What is left out at the end: auto, none, seconds or a count.")
+        str, typer.Option(help="What is left out at the end: auto, none, 5s, 10% or a count.")
     ] = "auto",
     drain: Annotated[
         float, typer.Option(help="Seconds that requests under way have left at the end.")
@@ -127,11 +132,12 @@ def run(
 
       netgain bench http://127.0.0.1:8000 --workload chat --rate 4 --duration 30
 
-      netgain bench http://127.0.0.1:8000 -w rag -c 8 -n 200 --cache cold --html run.html
+      netgain bench http://127.0.0.1:8000 -w rag -c 8 -n 200 --html run.html
 
       netgain bench http://127.0.0.1:8000 --find-rate --slo examples/slo.yaml
     """
     from netgain.cli.bench.choices import cache_of, tool_of, trim_of
+    from netgain.cli.bench.show import check_places
     from netgain.lab.slo_file import read_slo
     from netgain.lab.workloads.registry import parse_workload
 
@@ -144,10 +150,22 @@ def run(
         raise ConfigurationError("--find-rate needs a service level: give --slo FILE")
     if find_rate and (rate is not None or concurrency is not None or time_scale is not None):
         raise ConfigurationError("--find-rate chooses the rate itself: leave --rate and others out")
-    if duration is not None and not duration > 0:
+    if find_rate and (requests is not None or records or csv or as_tool or keep_text):
+        raise ConfigurationError(
+            "--find-rate makes many runs: leave --requests, --records, --csv, --as and --keep-text "
+            "out"
+        )
+    if duration is not None and not 0 < duration < math.inf:
         raise ConfigurationError(f"--duration {duration:g}: give seconds above 0")
+    if not 0 <= drain < math.inf:
+        raise ConfigurationError(f"--drain {drain:g}: give seconds, 0 or more")
+    if budget is not None and not budget > 0:
+        raise ConfigurationError(f"--budget {budget:g}: give seconds above 0")
+    if concurrency is not None and concurrency < 1:
+        raise ConfigurationError(f"--concurrency {concurrency}: give 1 or more")
     if requests is not None and requests < 1:
         raise ConfigurationError(f"--requests {requests}: give 1 or more")
+    check_places(html, csv)
     load = None if find_rate else _load(source, rate, arrivals, concurrency, time_scale, duration)
     target = options.find(
         url,
@@ -209,6 +227,7 @@ def _one_run(
     as_json: bool,
     plot: bool,
 ) -> None:
+    from netgain.cli.bench.interrupt import terminated_as_interrupted
     from netgain.cli.bench.live import LiveLine
     from netgain.cli.bench.show import write_rows
     from netgain.lab.bench_report import report_of
@@ -216,14 +235,20 @@ def _one_run(
     from netgain.lab.metrics.run_metrics import measure_run
 
     records_to = records or _runs_folder_file()
-    with LiveLine() as line:
-        done = bench.run(plan, line.show, records_to)
+    try:
+        with LiveLine() as line, terminated_as_interrupted():
+            done = bench.run(plan, line.show, records_to)
+    except KeyboardInterrupt:
+        if records_to.is_file():
+            typer.echo(f"Records until then: {records_to}", err=True)
+        raise
     measured = measure_run(done.header, done.records, trim=trim, slo=slo)
     foreign = None if tool is None else as_tool(tool, done.header, done.records, slo)
-    _show_run(report_of(measured, foreign), done, as_json=as_json, html=html, plot=plot)
+    typer.echo(f"Records: {records_to}", err=True)
+    report = report_of(measured, foreign, cache_checked=done.cache.held is not None)
+    _show_run(report, done, as_json=as_json, html=html, plot=plot)
     if csv is not None:
         write_rows(measured, csv)
-    typer.echo(f"Records: {records_to}", err=True)
     _end(done, answered=measured.metrics.answered)
 
 
@@ -235,18 +260,22 @@ def _show_run(
     warnings = []
     if done.outcome.reason:
         warnings.append(f"The run ended early ({done.outcome.ended.value}): {done.outcome.reason}.")
+    if done.unwritten:
+        warnings.append(f"The file of records is not whole: {done.unwritten}.")
     if done.cache.held is False:
         warnings.append(f"Cache {done.cache.text}.")
     show(with_notes(report, done.notes, tuple(warnings)), as_json=as_json, html=html, plot=plot)
 
 
 def _end(done: "BenchRun", *, answered: int) -> None:
-    """Exits with 1 when the run did not go to its end, or nothing was answered."""
+    """Exits with 1 when the run did not go to its end, nothing was answered, or records are
+    missing.
+    """
     from netgain.lab.load_plan import Ended
 
     if done.outcome.ended is Ended.INTERRUPTED:
         raise typer.Exit(130)
-    if done.outcome.ended is not Ended.COMPLETE or not answered:
+    if done.outcome.ended is not Ended.COMPLETE or not answered or done.unwritten:
         raise typer.Exit(1)
 
 
@@ -268,8 +297,6 @@ def _search(
     html: Path | None,
     plot: bool,
 ) -> None:
-    import math
-
     from netgain.cli.bench.live import LiveLine
     from netgain.cli.bench.show import show
     from netgain.lab.arrivals_text import parse_arrivals
@@ -351,16 +378,17 @@ def _load(
 
 def _runs_folder_file() -> Path:
     """A new file's name in the user's folder for runs."""
+    import os
     import time
 
     import platformdirs
 
     folder = platformdirs.user_state_path("netgain") / "runs"
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = time.strftime("%Y%m%d-%H%M%S")
-    path = folder / f"{stem}.jsonl"
-    number = 2
-    while path.exists():
-        path = folder / f"{stem}-{number}.jsonl"
-        number += 1
-    return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot keep records in {folder} ({error.strerror}): name a file with --records"
+        ) from error
+    # The process tells runs apart that begin in the same second.
+    return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.jsonl"

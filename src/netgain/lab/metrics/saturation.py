@@ -80,9 +80,9 @@ class Saturation:
             case _:
                 return (
                     f"requests under way grew by {self.growth:.0f} over {self.arrivals} arrivals "
-                    f"(p = {self.drift_chance:.2g}), {self.queue_rise:.2g}x from the first third "
-                    f"to the last (p = {self.queue_chance:.2g}); TTFT {self.ttft_rise:.2g}x "
-                    f"(p = {self.ttft_chance:.2g})"
+                    f"(p = {self.drift_chance:.2g}), from the first third to the last "
+                    f"{_trend(self.queue_rise, self.queue_chance)}; "
+                    f"TTFT {_trend(self.ttft_rise, self.ttft_chance)}"
                 )
 
 
@@ -140,6 +140,12 @@ def drift_probability(steps: FloatArray) -> float:
     if deviation == 0:
         return 0.0
     return t_tail(mean / deviation * math.sqrt(len(steps)), len(steps) - 1)
+
+
+def _trend(rise: float, chance: float) -> str:
+    if math.isnan(chance):
+        return "unknown, too few answers"
+    return f"{rise:.2g}x (p = {chance:.2g})"
 
 
 def _block_means(blocks: TimeBlocks, at_s: FloatArray, values: FloatArray) -> FloatArray:

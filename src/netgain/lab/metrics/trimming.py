@@ -121,7 +121,13 @@ def steady_window(header: RunHeader, columns: RequestColumns, rule: TrimRule) ->
     )
     if window.length_s > 0 and window.holds(start_s).any():
         return window
-    return Window(0.0, last_s, 0, 0, "the whole run: trimming would have left nothing", whole=True)
+    whole_s = last_s if header.duration_s > 0 else _over(columns)
+    return Window(0.0, whole_s, 0, 0, "the whole run, since trimming leaves nothing", whole=True)
+
+
+def _over(columns: RequestColumns) -> float:
+    """When the last request was over."""
+    return float(max(columns.gone_s.max(), columns.start_s[-1] + _INSTANT_S))
 
 
 def _last_start(header: RunHeader, columns: RequestColumns) -> float:
@@ -130,9 +136,9 @@ def _last_start(header: RunHeader, columns: RequestColumns) -> float:
     It was when it fell silent long before its time: by a tenth of it and by several times what lies
     between two requests.
     """
-    over_s = float(max(columns.gone_s.max(), columns.start_s[-1] + _INSTANT_S))
-    if header.duration_s <= 0:
-        return over_s
+    if header.duration_s <= 0:  # as many as were asked for, however long that took
+        return float(columns.start_s[-1] + _INSTANT_S)
+    over_s = _over(columns)
     between_s = float(np.ptp(columns.start_s)) / max(len(columns) - 1, 1)
     silence_s = max(_SILENT * header.duration_s, _SILENT_GAPS * between_s)
     cut_short = len(columns) > 1 and header.duration_s - over_s > silence_s
