@@ -147,6 +147,18 @@ def test_a_run_whose_records_find_no_room_is_reported_all_the_same(tmp_path: Pat
     assert int(answered.split()[4]) > len(kept.records)
 
 
+def test_more_clients_than_the_shell_allows_open_files_are_no_trouble(tmp_path: Path) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with ScriptedServer(ANSWER) as server:
+        done = bench(
+            tmp_path,
+            *(server.url, "-w", SYNTHETIC, "-c", "80", "-n", "160", "--json"),
+            before=partial(resource.setrlimit, resource.RLIMIT_NOFILE, (50, hard)),
+        )
+    figures = json.loads(done.stdout)["figures"]
+    assert figures["failed"]["value"] == 0
+
+
 def test_a_page_or_table_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
     with ScriptedServer(ANSWER) as server:
         for option in ("--html", "--csv"):

@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from netgain.lab.bench_report import bench_report
+from netgain.lab.bench_report import bench_report, report_of
 from netgain.lab.foreign.result import Tool
 from netgain.lab.metrics.run_metrics import Latency, measure_run
 from netgain.lab.record import ErrorKind, RequestRecord
@@ -86,6 +86,24 @@ def test_a_cold_cache_that_hits_is_warned_of() -> None:
         answer(i, [(i * 100 + 100, 1)], intended=i * 100, usage=1, cached=8) for i in range(150)
     ]
     assert warned(bench_report(header(duration_s=15), records), "Declared cold")
+    # The server's own counters tell what the prompts share from what was there before.
+    checked = report_of(measure_run(header(duration_s=15), records), cache_checked=True)
+    assert not warned(checked, "Declared cold")
+
+
+def test_requests_the_generator_could_not_send_make_a_run_invalid() -> None:
+    _, records = poisson_run(10, 60, seed=2)
+    unsent = answer(len(records), [], intended=30_000, failure=ErrorKind.GENERATOR)
+    report = bench_report(header(), [*records, unsent])
+    assert report.verdict[0].startswith("Invalid: the load generator could not send")
+
+
+def test_a_trend_that_cannot_be_computed_is_not_printed_as_a_number() -> None:
+    late = [answer(i, [], intended=i * 100, failure=ErrorKind.TIMEOUT) for i in range(150)]
+    report = bench_report(header(duration_s=15), late)
+    course = next(s for s in report.sections if s.heading == "Course of the run")
+    assert "too few answers" in course.text[0]
+    assert "nan" not in course.text[0]
 
 
 def test_time_outs_make_percentiles_lower_bounds() -> None:
