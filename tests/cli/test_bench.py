@@ -206,6 +206,8 @@ def test_a_search_says_which_rates_it_tried_within_its_bounds(tmp_path: Path) ->
         (("URL", "--find-rate"), "give --slo"),
         (("URL", "--rate", "1", "--slo", "no-such.yaml"), "no-such.yaml"),
         (("URL", "--rate", "1", "--body", "[1]"), "JSON object"),
+        (("URL", "--rate", "1", "--body", '{"temperature": NaN}'), "no JSON"),
+        (("URL", "--rate", "1", "--header", "X: ü"), "not ASCII"),
         (("URL", "--rate", "1", "-d", "0"), "above 0"),
         (("URL", "--rate", "1", "-d", "inf"), "above 0"),
         (("URL", "--rate", "1", "--timeout", "inf"), "above 0"),

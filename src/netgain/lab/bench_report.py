@@ -208,6 +208,11 @@ def _token_doubts(metrics: RunMetrics) -> list[str]:
             f"{tokens.spread} answers have several tokens an event and only a total: their ITL is "
             "an average within each answer, its tail unknown."
         )
+    if tokens.in_one_piece:
+        said.append(
+            f"{tokens.in_one_piece} of {tokens.requests} answers came in one piece, not as a "
+            "stream: their first token is their last, and they have no TPOT and no ITL."
+        )
     if tokens.empty:
         said.append(f"{tokens.empty} answers held no token; they count as misses.")
     if tokens.shorter > _NOTICEABLE * max(tokens.requests, 1):
@@ -299,8 +304,8 @@ def _goodput(metrics: RunMetrics) -> Section | None:
         "Service level",
         text=(
             f"{goodput.good} of {goodput.requests} requests met every limit that applies to them. "
-            "Errors, time-outs and requests cut off are misses; a one-token answer has no TPOT and "
-            "no ITL.",
+            "Errors, time-outs and requests cut off are misses; an answer of one token or in "
+            "one piece has no TPOT and no ITL.",
         ),
         tables=(_limits_table(goodput),),
     )

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 
 from netgain.lab.metrics.columns import RequestColumns
@@ -63,6 +64,13 @@ def test_a_one_token_answer_has_no_tpot() -> None:
 
 def test_an_answer_that_came_at_once_has_a_tpot_of_0() -> None:
     assert times_of(answer(0, [(200, 5)]))["tpot"] == 0.0
+
+
+def test_an_answer_in_one_piece_has_no_tpot() -> None:
+    whole = msgspec.structs.replace(answer(0, [(200, 5)]), streamed=False)
+    times = times_of(whole)
+    assert math.isnan(times["tpot"])
+    assert times["ttft"] == times["e2e"]
 
 
 def test_normalised_latency_is_e2e_over_all_tokens() -> None:

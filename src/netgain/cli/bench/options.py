@@ -128,9 +128,13 @@ def _fields(body: str | None) -> dict[str, object] | None:
     if body is None:
         return None
     try:
-        fields = json.loads(body)
-    except json.JSONDecodeError as error:
+        fields = json.loads(body, parse_constant=_no_number)
+    except ValueError as error:
         raise ConfigurationError(f"--body is no JSON ({error}): give an object") from None
     if not isinstance(fields, dict):
         raise ConfigurationError("--body: give a JSON object, such as '{\"temperature\": 0}'")
     return fields
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is none of its numbers")

@@ -34,7 +34,8 @@ def run(
         ),
     ] = "chat",
     rate: Annotated[
-        float | None, typer.Option("--rate", "-r", help="Conversations begun per second, open loop.")
+        float | None,
+        typer.Option("--rate", "-r", help="Conversations begun per second, open loop."),
     ] = None,
     arrivals: Annotated[
         str,

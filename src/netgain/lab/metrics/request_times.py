@@ -13,7 +13,7 @@ class RequestTimes:
 
     `ttft`: start to the first token, reasoning included; `ttft_from_sent` the same from the send.
     `ttfo`: start to the first token that is not reasoning. `tpot`: (last token - first token) /
-    (n - 1), undefined for n = 1. `e2e`: start to the last token; `e2e_from_sent` from the send.
+    (n - 1), undefined for n = 1 and for an answer in one piece. `e2e`: start to the last token; `e2e_from_sent` from the send.
     `normalised`: e2e / n. `client_queueing`: sent - intended, of every request that was sent.
     """
 
@@ -30,7 +30,8 @@ class RequestTimes:
     def of(cls, columns: RequestColumns) -> "RequestTimes":
         """Every request's latencies, by the definitions above."""
         n = columns.output_tokens
-        several = n > 1
+        streamed = np.array([record.streamed for record in columns.records], dtype=np.bool_)
+        several = (n > 1) & streamed
         span = columns.last_token_s - columns.first_token_s
         e2e = columns.last_token_s - columns.start_s
         answered = columns.answered
