@@ -36,7 +36,7 @@ def bench(
         text=True,
         timeout=120,
         check=False,
-        preexec_fn=before,  # noqa: PLW1509 - no threads run in this process that it could hang on
+        preexec_fn=before,
     )
     assert expect in (None, done.returncode), done.stdout + done.stderr
     assert "Traceback" not in done.stderr

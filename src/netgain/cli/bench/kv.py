@@ -36,8 +36,9 @@ def kv(
 ) -> None:
     """What the prefix cache saves and costs.
 
-    Its arms: off, cold, warm, mixed, and too small. Without a URL netgain starts servers of its own, one for each setting that an arm needs. Arms
-    that the engine cannot do yet (tiers below the device) are listed as not available.
+    Its arms: off, cold, warm, mixed, and too small. Without a URL netgain starts servers of its
+    own, one for each setting that an arm needs. Arms that the engine cannot do yet (tiers below the
+    device) are listed as not available.
 
     Examples:
 

@@ -37,8 +37,9 @@ def ttft(
 ) -> None:
     """What long prompts do to everybody else.
 
-    Measured are the gaps of decoders and the TTFT of short requests. Every arm has the same decoders and short requests; long prompts come on top, in growing shares.
-    Prefill and decode in separate pools, the remedy, is listed as not available yet.
+    Measured are the gaps of decoders and the TTFT of short requests. Every arm has the same
+    decoders and short requests; long prompts come on top, in growing shares. Prefill and decode in
+    separate pools, the remedy, is listed as not available yet.
 
     Examples:
 

@@ -13,8 +13,8 @@ class RequestTimes:
 
     `ttft`: start to the first token, reasoning included; `ttft_from_sent` the same from the send.
     `ttfo`: start to the first token that is not reasoning. `tpot`: (last token - first token) /
-    (n - 1), undefined for n = 1 and for an answer in one piece. `e2e`: start to the last token; `e2e_from_sent` from the send.
-    `normalised`: e2e / n. `client_queueing`: sent - intended, of every request that was sent.
+    (n - 1), undefined for n = 1 and for an answer in one piece. `e2e`: start to the last token;
+    `e2e_from_sent` from the send. `normalised`: e2e / n. `client_queueing`: sent - intended, of every request that was sent.
     """
 
     ttft: FloatArray
