@@ -10,6 +10,12 @@ from typing import Any
 
 import pytest
 
+from netgain.cost.known_models import known_shape
+from netgain.cost.planner.compare_plan import CompareAsk, plan_comparison
+from netgain.cost.precision import kv_format, weight_format
+from netgain.hardware.catalogue import shipped_catalogue
+from netgain.report.terminal import report_text
+
 ROOT = Path(__file__).parent.parent.parent
 NOT_JSON = "netgain: "
 
@@ -85,6 +91,31 @@ def test_six_devices_are_compared_on_five_axes() -> None:
     model = {row["device"]: row for row in rows["tables"]["model"]["rows"]}
     assert model["Groq-LPU"]["devices"] > 50
     assert model["H100-SXM"]["dollars"] > 0
+
+
+def test_a_comparison_says_how_sure_each_value_is() -> None:
+    rows = answer("compare-hardware", "H100-NVL", "L40S")["tables"]["axes"]["rows"]
+    assert [row["bf16_sure"] for row in rows] == ["memory", "read"]
+    assert rows[0]["flops_sure"] == "memory"
+
+
+@pytest.mark.parametrize("count", [2, 6, 8])
+def test_a_comparison_is_readable_on_a_hundred_columns(count: int) -> None:
+    names = ["H100-SXM", "H100-NVL", "MI300X", "Gaudi3", "TPU-v6e", "Groq-LPU", "B200", "GB300"]
+    known = shipped_catalogue()
+    shape = known_shape("Llama-3.1-8B")
+    ask = CompareAsk(
+        tuple(known.device(n) for n in names[:count]), shape, weight_format("bf16"),
+        kv_format("bf16"),
+    )  # fmt: skip
+    text = report_text(plan_comparison(ask), width=100)
+    assert max(map(len, text.splitlines())) <= 100
+    lines = [line for line in text.splitlines() if "bf16 dense, TFLOP/s" in line]
+    beside = [len(line.replace(" ?", "").split()) - 3 for line in lines]
+    assert beside == ([4, 4] if count == 8 else [count])
+    assert "aiconfigurator" not in text
+    explained = report_text(plan_comparison(ask), width=100, explain=True)
+    assert "aiconfigurator" in explained
 
 
 @pytest.mark.parametrize(

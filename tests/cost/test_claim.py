@@ -1,6 +1,10 @@
 """Published numbers: impossible ones are rejected, real ones are not."""
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from netgain.cost.claim import Claim, Verdict, check_claim
 from netgain.cost.claim_text import read_claim
@@ -24,6 +28,18 @@ def verdict(text: str) -> Verdict:
         "DeepSeek-V3 keeps 1.67 MB per token",
         "H100 SXM: 133 TFLOPS dense BF16",
         "DeepSeek-V3 FP8 on one H100",
+        # The batch is bounded by memory: five sequences of 32k beside 141 GB.
+        "Llama-3.1-70B bf16 on 2x H100 context 32k: 20,000 tok/s",
+        "Llama-2-70B fp8 on 72x GB200: 865,000 tok/s/GPU",
+        "Llama-3.1-8B on H100 TTFT 2 ms isl 4096",
+        "Llama-3.1-8B bf16 on H100: prefill 200,000 tok/s",
+        "Llama-3.1-8B bf16 on H100: prefill 200,000 tok/s with 50% cache hits",
+        "Llama-3.1-405B FP8 on 8x H100 batch 1: 70 tok/s",
+        "Qwen3-30B-A3B bf16 on H100 batch 1: 700 tok/s",
+        "DeepSeek-V3 FP8 on 8x H200 batch 64 TPOT 0.8 ms",
+        "Llama-3.1-70B NVFP4 on B200 batch 1: 400 tok/s",
+        "gpt-oss-120b on H100 batch 1 with EAGLE-3, accept length 2.5: 2,500 tok/s",
+        "Llama-2-7B fp16 on RTX 4090, 64 users, context 4096: TPOT 30 ms",
     ],
 )
 def test_impossible_claims_are_rejected(claim: str) -> None:
@@ -35,6 +51,14 @@ def test_impossible_claims_are_rejected(claim: str) -> None:
     [
         "Llama-3.1-8B on H100 at bs64: 158 tok/s",
         "H100 SXM: 1979 TFLOPS bf16",
+        # Only if all tokens meet the same experts.
+        "DeepSeek-V3 FP8 on 8x H200 batch 64 TPOT 10 ms",
+        # Only if the keys and values, of which nothing is said, take 8 bits.
+        "Llama-2-7B bf16 on H100 batch 1 context 128k TPOT 22 ms",
+        "Llama-2-7B bf16 on H100 batch 20 context 8k TPOT 40 ms",
+        # Only if the output head takes 4 bits too.
+        "gemma-3-4b-it int4 on RTX 4090 batch 1: 360 tok/s",
+        "Llama-3.1-8B bf16 on H100: prefill 200,000 tok/s with a prefix cache",
     ],
 )
 def test_mislabelled_claims_are_suspicious(claim: str) -> None:
@@ -74,6 +98,21 @@ def test_mislabelled_claims_are_suspicious(claim: str) -> None:
         "Llama-3-8B keeps 131072 B/token",
         "Llama-3-8B keeps 128 KiB/token",
         "Qwen3-8B fp8 KV 73728 bytes per token",
+        "Llama-3.1-8B Q4_K_M on RTX 4090 batch 1: 130 tok/s",
+        "Llama-3.1-8B-Instruct-AWQ on RTX 4090 batch 1: 150 tok/s",
+        "Meta-Llama-3.1-70B-Instruct-FP8 on 4x H100 batch 64: 1,800 tok/s",
+        "Meta-Llama-3.1-8B-Instruct-quantized.w4a16 on L4 batch 1: 40 tok/s",
+        "Qwen3-30B-A3B int4 on RTX 4090 batch 1: 190 tok/s",
+        "DeepSeek-R1 q4_0 on one RTX 4090 with CPU offload: 14 tok/s",
+        "Llama-3.1-8B bf16 on H100 batch 64 context 32k with a shared prefix: TPOT 12 ms",
+        "Llama-3.1-8B bf16 on H100: prefill 200,000 tok/s with 95% prefix cache hits",
+        "Llama-3.1-8B on H100 TTFT 572 ms, 10,000 token prompt",
+        "Qwen3-8B on 8x H800 TTFT 124.42 ms isl 4096",
+        "DeepSeek-V3 FP8 on 96x H100 ITL 100 ms",
+        "DeepSeek-V3 fp8 on 72x H100: 22,282 tok/s/node",
+        "Llama-2-70B fp8 on 72x GB200: 12,022 tok/s/GPU",
+        "Llama-3.1-8B on 600x Groq LPU: 800 tok/s",
+        "Llama-3.1-70B on 4x Cerebras WSE-3: 450 tok/s/user",
         "H100 SXM 989 TFLOPS bf16",
     ],
 )
@@ -129,6 +168,75 @@ def test_what_was_said_is_read() -> None:
     assert claim.tokens_per_s_each == 50
 
 
+def test_an_impossible_number_is_told_the_floor_that_even_the_kindest_reading_has() -> None:
+    judged = check_claim(read_claim("DeepSeek-V3 FP8 on 8x H200 batch 64 TPOT 0.8 ms", KNOWN))
+    # 37.75 GB: the same experts for all 64 tokens. Uniform routing would read 585 GB.
+    assert "0.983 ms that reading 37.75 GB" in judged.findings[-1].statement
+    assert "fp8" not in judged.findings[-1].statement
+
+
+def test_what_only_alike_tokens_would_explain_is_said() -> None:
+    judged = check_claim(read_claim("DeepSeek-V3 FP8 on 8x H200 batch 64 TPOT 10 ms", KNOWN))
+    assert "tokens that meet the same experts would explain it" in judged.findings[-1].statement
+
+
+def test_a_cache_explains_prompt_tokens_that_cannot_be_computed() -> None:
+    text = "Llama-3.1-8B bf16 on H100: prefill 200,000 tok/s with a prefix cache"
+    assert "at least 66% of them" in check_claim(read_claim(text, KNOWN)).findings[-1].statement
+
+
+@given(seconds=st.floats(1e-4, 10.0), faster=st.floats(1.0, 100.0), batch=st.integers(1, 64))
+def test_a_faster_claim_is_never_more_possible_beyond_the_roof(
+    seconds: float, faster: float, batch: int
+) -> None:
+    claim = read_claim(f"Qwen3-30B-A3B on H200 batch {batch} context 1000", KNOWN)
+    slow = check_claim(replace(claim, tpot_s=seconds)).verdict
+    fast = check_claim(replace(claim, tpot_s=seconds / faster)).verdict
+    assert slow is not Verdict.IMPOSSIBLE or fast is Verdict.IMPOSSIBLE
+
+
+@given(devices=st.integers(1, 64), tokens_per_s=st.floats(1.0, 1e7))
+def test_more_devices_never_make_a_claim_impossible(devices: int, tokens_per_s: float) -> None:
+    claim = replace(
+        read_claim("Llama-3.1-8B on H100 context 1000", KNOWN),
+        devices=devices,
+        tokens_per_s=tokens_per_s,
+    )
+    more = check_claim(replace(claim, devices=devices + 1)).verdict
+    if check_claim(claim).verdict is not Verdict.IMPOSSIBLE:
+        assert more is not Verdict.IMPOSSIBLE
+
+
+@pytest.mark.parametrize(
+    ("text", "batch", "context"),
+    [
+        ("Llama-3.1-8B on H100, 64 concurrent requests, 8k context", 64, 8192),
+        ("Llama-3.1-8B on H100, 12 users, 2,000-token prompts", 12, 2000),
+        ("Llama-3.1-8B on H100 batch 64 context 4096 fp16", 64, 4096),
+        ("Llama-3.1-8B on H100", None, 1),
+    ],
+)
+def test_batch_and_context_are_read(text: str, batch: int | None, context: int) -> None:
+    claim = read_claim(text, KNOWN)
+    assert (claim.batch, claim.context) == (batch, context)
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "cached"),
+    [
+        ("56.3 % cache hits", 0.563, True),
+        ("with a hit rate of 80%", 0.8, True),
+        ("90% of tokens cached", 0.9, True),
+        ("with a shared prefix", None, True),
+        ("100 % faster", None, False),
+    ],
+)
+def test_what_a_cache_holds_is_read(text: str, share: float | None, cached: bool) -> None:
+    claim = read_claim(f"Llama-3.1-8B on H100 {text}", KNOWN)
+    assert claim.cached_share == pytest.approx(share)
+    assert claim.prefix_cached is cached
+
+
 @pytest.mark.parametrize("text", ["", "it is fast", "Llama-3.1-8B is nice"])
 def test_a_claim_that_says_too_little_names_what_is_missing(text: str) -> None:
     with pytest.raises(ConfigurationError, match="it lacks"):
@@ -140,5 +248,9 @@ def test_numbers_that_claim_nothing_are_refused() -> None:
         Claim(batch=0)
     with pytest.raises(ConfigurationError):
         Claim(accept_length=0.5)
+    with pytest.raises(ConfigurationError):
+        Claim(cached_share=1.0)
+    with pytest.raises(ConfigurationError):
+        Claim(ttft_s=0.0)
     with pytest.raises(ConfigurationError):
         read_claim("a" * 3000, KNOWN)

@@ -15,7 +15,7 @@ from netgain.cost.communication import (
 )
 from netgain.errors import ConfigurationError
 from netgain.hardware.catalogue import shipped_catalogue
-from netgain.hardware.topologies import preset
+from netgain.hardware.topologies import preset, topology_names
 from netgain.hardware.topology import Topology
 
 MIB = 1 << 20
@@ -174,6 +174,68 @@ def test_a_node_limit_shortens_what_crosses_between_nodes() -> None:
     once = expert_exchange(nodes, nodes.devices, 4096, 8, 7168, node_limit=4, once_per_node=True)
     assert once.between_bytes == pytest.approx(each.between_bytes / 2)
     assert once.seconds < each.seconds
+
+
+def test_experts_alone_on_their_machines_exchange_over_the_network_only() -> None:
+    nodes = of("nvswitch-h800", 32)
+    alone = [device for device in nodes.devices if device.endswith("gpu0")]
+    once = expert_exchange(nodes, alone, 128, 8, 7168, once_per_node=True)
+    assert once.dispatch_bytes == once.between_bytes > 0
+    assert expert_exchange(nodes, alone[:1], 128, 8, 7168).seconds == 0
+
+
+def test_a_torus_two_wide_has_no_more_links_than_its_chips() -> None:
+    """A v5e's 200 GB/s each way, whatever the shape of the torus."""
+    torus = of("torus-v5e", 8)
+    assert torus.torus == (4, 2)
+    best = collective(torus, torus.devices, Operation.ALL_REDUCE, 64 * MIB)
+    assert best.rank_bytes_per_s == pytest.approx(0.85 * 200e9)
+    two = of("torus-v5e", 2)
+    pair = collective(two, two.devices, Operation.ALL_REDUCE, 64 * MIB)
+    assert pair.rank_bytes_per_s <= 0.85 * 100e9
+
+
+TOPOLOGIES = [of(name) for name, _ in topology_names()]
+
+
+@given(topology=st.sampled_from(TOPOLOGIES), size=st.floats(0, 1e10))
+def test_an_all_reduce_never_takes_longer_than_scattering_and_gathering(
+    topology: Topology, size: float
+) -> None:
+    group = topology.devices[:16]
+    reduce, scatter, gather = (
+        collective(topology, group, operation, size).seconds
+        for operation in (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
+    )
+    assert reduce <= (scatter + gather) * (1 + 1e-9)
+
+
+@given(
+    topology=st.sampled_from(TOPOLOGIES),
+    operation=st.sampled_from(
+        [
+            Operation.ALL_REDUCE,
+            Operation.REDUCE_SCATTER,
+            Operation.ALL_GATHER,
+            Operation.ALL_TO_ALL,
+        ]
+    ),
+    size=st.floats(1, 1e10),
+    ranks=st.integers(2, 16),
+)
+def test_no_way_beats_the_links_that_leave_a_device(
+    topology: Topology, operation: Operation, size: float, ranks: int
+) -> None:
+    """Each rank sends (n - 1) / n of the buffer at least, twice for a sum outside the switch."""
+    group = topology.devices[:ranks]
+    ranks = len(group)
+    if ranks < 2:
+        return
+    peak = min(sum(edge.wire.bytes_per_s for edge in topology.out_of(device)) for device in group)
+    for way in ways(topology, group, operation, size):
+        twice = operation is Operation.ALL_REDUCE and way.algorithm is not Algorithm.IN_SWITCH
+        least = (2 if twice else 1) * (ranks - 1) / ranks * size / peak
+        assert way.seconds >= least * (1 - 1e-9), way
 
 
 def test_a_group_must_be_of_the_topology_and_each_device_once() -> None:

@@ -2,13 +2,15 @@
 
 import pytest
 
+from netgain.cost.known_models import known_shape
+from netgain.cost.kv_bytes import kv_bytes_per_token
 from netgain.cost.kv_precision import (
     R22_BF16,
     R22_FP8,
     LinearITL,
     break_even_context_tokens,
-    scaled_kv_bytes_per_token,
 )
+from netgain.cost.precision import kv_format
 
 
 def test_fp8_kv_loses_latency_below_seven_thousand_tokens() -> None:
@@ -39,5 +41,9 @@ def test_a_format_that_is_faster_at_once_breaks_even_at_nothing() -> None:
 
 
 def test_scales_are_counted() -> None:
-    assert scaled_kv_bytes_per_token(131_072, 16, 8) == 65_536
-    assert scaled_kv_bytes_per_token(131_072, 16, 8, group_elements=128) == 65_536 + 1_024
+    """Per head and token 4 bytes for K and 4 for V: 8 heads in 32 layers of Llama-3-8B."""
+    llama = known_shape("Llama-3-8B")
+    assert llama is not None
+    assert kv_bytes_per_token(llama, kv_format("fp8")) == 65_536
+    assert kv_bytes_per_token(llama, kv_format("fp8-scaled")) == 65_536 + 32 * 8 * 2 * 4
+    assert kv_bytes_per_token(llama, kv_format("int4")) == 32_768 + 32 * 8 * 2 * 4

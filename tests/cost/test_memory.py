@@ -84,6 +84,54 @@ def test_a_latent_cache_is_copied_on_every_rank() -> None:
     assert kv_bytes_per_token_stored(deepseek, Layout(tp=8)) == 8 * 70_272
 
 
+@pytest.mark.parametrize(
+    ("model", "layout", "rank", "stored"),
+    [
+        ("Llama-3-70B", Layout(tp=8), 80 * 2 * 1 * 128 * 2, 327_680),
+        ("Llama-3-70B", Layout(tp=8, pp=2), 40 * 2 * 1 * 128 * 2, 327_680),
+        ("Llama-3-70B", Layout(tp=16), 80 * 2 * 1 * 128 * 2, 655_360),
+        ("Llama-3-70B", Layout(pp=3), 27 * 2 * 8 * 128 * 2, 327_680),
+        ("Llama-2-7B", Layout(tp=3), 32 * 2 * 11 * 128 * 2, 524_288),
+        ("Qwen3-235B-A22B", Layout(tp=8, ep=8), 94 * 2 * 1 * 128 * 2, 385_024),
+        ("DeepSeek-V3", Layout(dp=8, ep=8), 70_272, 70_272),
+        ("gpt-oss-20b", Layout(tp=8), 24 * 2 * 1 * 64 * 2, 49_152),
+        ("Gemma-3-1B", Layout(tp=4), 26 * 2 * 1 * 256 * 2, 4 * 26_624),
+    ],
+)
+def test_what_a_rank_and_a_replica_store_of_a_token(
+    model: str, layout: Layout, rank: int, stored: int
+) -> None:
+    found = shape(model)
+    layout.check(found)
+    assert kv_bytes_per_token_on_rank(found, layout) == rank
+    assert kv_bytes_per_token_stored(found, layout) == stored
+
+
+def test_gemma_3_27b_keeps_52_windows_of_1024_and_10_whole_contexts() -> None:
+    gemma = shape("Gemma-3-27B")
+    layer = 2 * 16 * 128 * 2
+    assert kv_bytes_per_token(gemma) == 62 * layer == 507_904
+    assert kv_marginal_bytes_per_token(gemma) == 10 * layer == 81_920
+    assert kv_bytes_per_sequence(gemma, 32_768) == (52 * 1024 + 10 * 32_768) * layer
+    assert kv_bytes_per_sequence(gemma, 512) == 512 * 62 * layer
+
+
+@given(
+    model=st.sampled_from([known.name for known in known_models()]),
+    device=st.sampled_from(["H100-SXM", "L40S", "MI300X", "B200-SXM"]),
+    tokens=st.integers(1, 30_000),
+)
+def test_as_many_sequences_as_are_said_to_fit_do_and_one_more_does_not(
+    model: str, device: str, tokens: int
+) -> None:
+    weights = "int4" if shape(model).parameters > 5e10 else "fp8"
+    question = ask(model, device, weights, sequences=1, tokens=tokens)
+    most = plan_memory(question).capacity_sequences
+    if most:
+        assert plan_memory(replace(question, sequences=most)).fits
+    assert not plan_memory(replace(question, sequences=most + 1)).fits
+
+
 def test_a_block_of_16_tokens_of_llama_8b_is_two_mebibytes() -> None:
     llama = shape("Llama-3.1-8B")
     assert 16 * kv_bytes_per_token(llama) == 2 << 20
@@ -221,6 +269,25 @@ def test_three_ways_out_and_each_of_them_fits(model: str, device: str, weights: 
         again = plan_memory(out.question)
         assert again.fits
         assert again.shortfall_bytes == 0
+
+
+def test_ways_out_differ_in_kind_and_the_cheapest_of_each_comes_first() -> None:
+    # 4096, 2048 and 1024 tokens a step would each do: one of them is said.
+    small, large = (Serving(max_batched_tokens=n, utilisation=0.95) for n in (4096, 32768))
+    most = plan_memory(ask("Llama-3.1-8B", "L40S", serving=small)).capacity_sequences
+    question = ask("Llama-3.1-8B", "L40S", sequences=most, serving=large)
+    changes = [out.change for out in ways_out(question, DEVICES.devices)]
+    assert len([change for change in changes if "smaller steps" in change]) == 1
+    # Where narrower weights alone do, narrower weights and keys are not a third way.
+    hybrid = ask("Qwen3-Next-80B-A3B", "H200-SXM")
+    flags = [out.change for out in ways_out(hybrid, DEVICES.devices)]
+    assert "--weights fp8)" in flags[0]
+    assert not any("--weights" in flag for flag in flags[1:])
+
+
+def test_no_more_sequences_run_than_are_wanted() -> None:
+    three = ask("Llama-2-7B", "H100-SXM", sequences=3, layout=Layout(dp=2))
+    assert plan_memory(three).runs == 3
 
 
 def test_one_device_less_than_the_fewest_does_not_hold_it() -> None:

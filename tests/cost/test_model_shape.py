@@ -7,48 +7,111 @@ from netgain.cost.known_models import known_models, known_shape
 from netgain.cost.model_shape import ModelShape, Part
 from netgain.errors import ModelError
 
-# Totals of the published safetensors files.
+# Totals of the published safetensors files: text model only, without multi-token prediction.
 PUBLISHED = {
     "Llama-2-7B": 6_738_415_616,
     "Llama-2-13B": 13_015_864_320,
     "Llama-2-70B": 68_976_648_192,
+    "Llama-3-8B": 8_030_261_248,
+    "Llama-3-70B": 70_553_706_496,
     "Llama-3.1-8B": 8_030_261_248,
     "Llama-3.1-70B": 70_553_706_496,
+    "Llama-3.3-70B": 70_553_706_496,
     "Llama-3.1-405B": 405_853_388_800,
     "Llama-3.2-1B": 1_235_814_400,
     "Llama-3.2-3B": 3_212_749_824,
+    "Llama-4-Scout": 107_769_861_120,
+    "Vicuna-13B": 13_015_864_320,
+    "Yi-34B": 34_388_917_248,
     "Mistral-7B": 7_241_732_096,
-    "Mistral-Nemo": 12_247_782_400,
+    "Mistral-7B-v0.3": 7_248_023_552,
+    "Mistral-Nemo-12B": 12_247_782_400,
+    "Mistral-Small-24B": 23_572_403_200,
     "Mixtral-8x7B": 46_702_792_704,
+    "Mixtral-8x22B": 140_630_071_296,
     "Qwen2.5-0.5B": 494_032_768,
+    "Qwen2.5-1.5B": 1_543_714_304,
+    "Qwen2.5-3B": 3_085_938_688,
     "Qwen2.5-7B": 7_615_616_512,
+    "Qwen2.5-14B": 14_770_033_664,
+    "Qwen2.5-32B": 32_763_876_352,
     "Qwen2.5-72B": 72_706_203_648,
     "Qwen3-0.6B": 596_049_920,
+    "Qwen3-1.7B": 1_720_574_976,
+    "Qwen3-4B": 4_022_468_096,
+    "Qwen3-4B-2507": 4_022_468_096,
     "Qwen3-8B": 8_190_735_360,
+    "Qwen3-14B": 14_768_307_200,
     "Qwen3-32B": 32_762_123_264,
     "Qwen3-30B-A3B": 30_532_122_624,
+    "Qwen3-30B-A3B-2507": 30_532_122_624,
     "Qwen3-235B-A22B": 235_093_634_560,
+    "Qwen3-235B-A22B-2507": 235_093_634_560,
     "Qwen3-Next-80B-A3B": 79_674_391_296,
     "gpt-oss-20b": 20_914_757_184,
     "gpt-oss-120b": 116_829_156_672,
     "DeepSeek-V3": 671_026_419_200,
+    "DeepSeek-R1": 671_026_419_200,
     "DeepSeek-V2-Lite": 15_706_484_224,
+    "Kimi-K2": 1_026_408_232_448,
+    "GLM-4.5": 352_797_829_024,
+    "GLM-4.5-Air": 106_852_251_264,
+    "Gemma-2-2B": 2_614_341_888,
     "Gemma-2-9B": 9_241_705_984,
+    "Gemma-2-27B": 27_227_128_320,
     "Gemma-3-1B": 999_885_952,
+    "Gemma-3-4B": 3_880_263_168,
+    "Gemma-3-12B": 11_766_034_176,
+    "Gemma-3-27B": 27_009_346_304,
     "Phi-3-mini": 3_821_079_552,
     "Phi-4": 14_659_507_200,
-    "Yi-34B": 34_388_917_248,
+    "OPT-66B": 65_719_701_504,
+    "OPT-13B": 12_853_473_280,
     "BLOOM-176B": 176_247_271_424,
     "SmolLM2-135M": 134_515_008,
     "SmolLM2-360M": 361_821_120,
     "SmolLM2-1.7B": 1_711_376_384,
+    "SmolLM3-3B": 3_075_098_624,
 }
+
+
+LLAMA: dict[str, object] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 100,
+    "intermediate_size": 128,
+}
+
+
+def compressed(bits: int, kind: str) -> dict[str, object]:
+    group = {"weights": {"num_bits": bits, "type": kind}}
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
 
 
 def shape(name: str) -> ModelShape:
     found = known_shape(name)
     assert found is not None
     return found
+
+
+# What publishers print, of whole multimodal and multi-token-predicting models too.
+PRINTED = {
+    "Llama-4-Scout": 109e9, "Mixtral-8x22B": 141e9, "Kimi-K2": 1.03e12, "DeepSeek-V3": 671e9,
+    "GLM-4.5": 355e9, "GLM-4.5-Air": 106e9, "Qwen3-Next-80B-A3B": 80e9, "Qwen3-235B-A22B": 235e9,
+    "gpt-oss-120b": 117e9, "gpt-oss-20b": 21e9, "OPT-66B": 66e9, "OPT-13B": 13e9,
+    "Gemma-2-2B": 2.6e9, "Gemma-2-27B": 27.2e9, "Gemma-3-27B": 27e9, "SmolLM3-3B": 3.08e9,
+}  # fmt: skip
+
+
+def test_every_shipped_model_has_a_published_total() -> None:
+    assert set(PUBLISHED) == {model.name for model in known_models()}
+
+
+@pytest.mark.parametrize(("name", "total"), PRINTED.items())
+def test_totals_are_near_what_publishers_print(name: str, total: float) -> None:
+    assert shape(name).parameters == pytest.approx(total, rel=0.015)
 
 
 @pytest.mark.parametrize(("name", "total"), PUBLISHED.items())
@@ -99,6 +162,20 @@ def test_names_are_forgiving(name: str) -> None:
     assert shape(name).name == "Llama-2-7B"
 
 
+@pytest.mark.parametrize(
+    ("name", "longest"),
+    [
+        ("Qwen3-30B-A3B", 40_960),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", 262_144),
+        ("Qwen3-235B-A22B-Thinking-2507", 262_144),
+        ("Llama-3-8B", 8192),
+        ("Llama-3.1-8B", 131_072),
+    ],
+)
+def test_releases_of_one_size_have_their_own_longest_context(name: str, longest: int) -> None:
+    assert shape(name).max_positions == longest
+
+
 def test_no_two_models_answer_to_one_name() -> None:
     names = [name for m in known_models() for name in {m.name, *m.aliases}]
     assert len({name.casefold() for name in names}) == len(names)
@@ -132,15 +209,31 @@ def test_a_gemma_3_config_that_states_only_what_differs_is_read() -> None:
     assert "Only the text model" in read.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("quantisation", "weights"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block"),
+        ({"quant_method": "awq", "bits": 4}, "int4"),
+        ({"quant_method": "gptq", "bits": 8}, "int8"),
+        ({"quant_method": "compressed-tensors"}, "fp8"),
+        (compressed(4, "int"), "int4"),
+        (compressed(4, "float"), "nvfp4"),
+        (compressed(8, "int"), "int8"),
+        (compressed(8, "float"), "fp8"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}, "int4"),
+    ],
+)
+def test_the_format_of_quantised_weights_is_read(
+    quantisation: dict[str, object], weights: str
+) -> None:
+    config = LLAMA | {"quantization_config": quantisation}
+    assert shape_from_hf(config, "quantised").native_weights == weights
+
+
 def test_an_unknown_architecture_is_read_as_a_llama_and_says_so() -> None:
-    config = {
-        "model_type": "novel",
-        "hidden_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "vocab_size": 100,
-        "intermediate_size": 128,
-    }
+    config = LLAMA | {"model_type": "novel"}
     assert "read as a Llama" in shape_from_hf(config, "new").notes[0]
 
 

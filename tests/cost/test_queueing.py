@@ -91,6 +91,13 @@ def test_observed_times_give_mean_and_variation() -> None:
     assert Service.of([1.0, 3.0]) == Service(2.0, 0.25)
 
 
+def test_no_observations_and_no_tail_are_refused() -> None:
+    with pytest.raises(ConfigurationError):
+        Service.of([])
+    with pytest.raises(ConfigurationError):
+        wait_quantile_s(1.0, Service(0.5), 1.0)
+
+
 def test_negative_traffic_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="rate_per_s is -1"):
         waiting_s(-1, Service(0.1))

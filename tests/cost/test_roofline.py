@@ -1,9 +1,12 @@
 """Intensity, and step times against published ones."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netgain.cost.floors import step_floor
 from netgain.cost.intensity import (
     attainable_flop_s,
     crossover_flop_per_byte,
@@ -143,6 +146,49 @@ def test_more_work_never_takes_less_time(model: str, batch: int, context: int) -
     assert built.decode_s(batch + 1, context) >= here
     assert built.decode_s(batch, context + 100) >= here
     assert built.seconds(verify(batch, context, 3)) >= here
+
+
+WORK = st.builds(
+    lambda sequences, new, cached: StepWork((Slices(sequences, new, cached),)),
+    st.integers(1, 512), st.integers(1, 4096), st.integers(0, 100_000),
+)  # fmt: skip
+
+
+@given(
+    model=st.sampled_from([known.name for known in known_models()]),
+    weights=st.sampled_from(["bf16", "fp8", "int4", "mxfp4"]),
+    device=st.sampled_from(["H100-SXM", "A100-80", "MI300X", "L4", "Groq-LPU", "B200"]),
+    work=WORK,
+)
+def test_no_step_is_faster_than_reading_or_computing_allows(
+    model: str, weights: str, device: str, work: StepWork
+) -> None:
+    built = on(model, device, weights)
+    floor = step_floor(built.shape, built.device, built.stored, work)
+    ideal = RooflineModel(built.shape, built.device, built.stored, IDEAL).seconds(work)
+    assert built.seconds(work) >= ideal * (1 - 1e-9)
+    # The floor may use a faster unit and an on-chip cache; never may the model be faster than it.
+    assert ideal >= floor.compute_s * (1 - 1e-9)
+    assert ideal >= floor.memory_s * (1 - 1e-9)
+
+
+@given(
+    model=st.sampled_from([known.name for known in known_models()]),
+    tp=st.sampled_from([2, 3, 4, 8]),
+    work=WORK,
+)
+def test_tensor_ranks_never_gain_more_than_their_number(
+    model: str, tp: int, work: StepWork
+) -> None:
+    shape = known_shape(model)
+    assert shape is not None
+    if tp > shape.heads:
+        return
+    stored = Stored(weight_format("bf16"), kv_format("bf16"))
+    device = DEVICES.device("H100-SXM")
+    alone = RooflineModel(shape, device, stored, IDEAL).seconds(work)
+    shared = RooflineModel(shape, device, replace(stored, layout=Layout(tp=tp)), IDEAL)
+    assert shared.seconds(work) >= alone / tp * (1 - 1e-6)
 
 
 def test_a_load_of_equal_slices_takes_what_its_slices_take() -> None:

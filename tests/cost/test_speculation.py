@@ -70,6 +70,16 @@ def test_a_draft_of_eight_tenths_is_kept_as_often_as_the_target_says() -> None:
     assert rejected * after[1] == pytest.approx(0.3)
 
 
+@given(acceptance=st.floats(0, 1), depth=st.integers(0, 64), more=st.floats(0, 1))
+def test_an_iteration_gives_one_token_at_least_and_all_drafts_and_the_bonus_at_most(
+    acceptance: float, depth: int, more: float
+) -> None:
+    tokens = tokens_per_iteration(acceptance, depth)
+    assert 1.0 <= tokens <= depth + 1 + 1e-9
+    assert tokens_per_iteration(acceptance, depth + 1) >= tokens
+    assert tokens_per_iteration(min(1.0, acceptance + more), depth) >= tokens - 1e-12
+
+
 @given(st.lists(st.tuples(st.floats(0.01, 1), st.floats(0.01, 1)), min_size=2, max_size=6))
 def test_accepting_and_redrawing_gives_the_targets_distribution(
     weights: list[tuple[float, float]],

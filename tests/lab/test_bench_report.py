@@ -7,12 +7,14 @@ import pytest
 
 from netgain.lab.bench_report import bench_report, report_of
 from netgain.lab.foreign.result import Tool
+from netgain.lab.latency_table import MAIN
 from netgain.lab.metrics.run_metrics import Latency, measure_run
 from netgain.lab.record import ErrorKind, RequestRecord
 from netgain.lab.request_rows import REQUEST_COLUMNS, request_rows
 from netgain.lab.run_header import CacheState, LoadKind
 from netgain.lab.slo import Limit, Objective, ServiceLevel
-from netgain.report.document import Mark, Report, Table
+from netgain.report.document import Basis, Mark, Report, Table
+from netgain.report.terminal import report_text
 from tests.lab.queues import answered, header, poisson_run
 from tests.lab.scripts import answer
 from tests.lab.test_client_vs_ledger import with_ledger
@@ -40,13 +42,20 @@ def test_a_sound_run_is_told_without_a_warning() -> None:
 
 
 def test_the_latency_table_has_percentiles_with_counts_and_intervals() -> None:
-    run = measure_run(*poisson_run(10, 60, seed=2))
-    rows = {row["key"]: row for row in table(steady(), "latency").rows}
+    run, report = measure_run(*poisson_run(10, 60, seed=2)), steady()
+    felt, other = (table(report, name).rows for name in ("latency", "latency_other"))
+    rows = {row["key"]: row for row in (*felt, *other)}
     assert set(rows) == {latency.value for latency in run.metrics.latency}
+    assert {row["key"] for row in felt} == {latency.value for latency in MAIN}
     ttft = run.metrics.latency[Latency.TTFT]
     assert rows["ttft"]["n"] == ttft.n
     assert rows["ttft"]["p99_s"] == ttft.p99.value
-    assert str(rows["ttft"]["p50_interval"]).startswith("[")
+    for p in (50, 90, 95, 99):
+        found = ttft.percentiles[p]
+        assert (rows["ttft"][f"p{p}_low_s"], rows["ttft"][f"p{p}_high_s"]) == (
+            found.low,
+            found.high,
+        )
 
 
 def test_figures_are_the_metrics() -> None:
@@ -112,6 +121,51 @@ def test_time_outs_make_percentiles_lower_bounds() -> None:
     report = bench_report(header(), [*records, *late])
     assert warned(report, "timed out or were cut off")
     assert table(report, "failures").rows[0]["kind"] == "timeout"
+
+
+def test_answers_in_one_piece_are_warned_of() -> None:
+    whole = [answer(i, [(100, 8)]) for i in range(3)]
+    assert warned(bench_report(header(), [*whole, answer(3, [(100, 1)])]), "3 of 4 answers came in")
+
+
+def test_every_number_says_what_it_is() -> None:
+    report = bench_report(*poisson_run(10, 60, seed=2), slo=LEVEL, tool=Tool.VLLM)
+    given = {"n", "at_most_s", "applies", "demanded", "good_enough_s"}
+    for section in report.sections:
+        assert all(figure.basis is Basis.MEASURED for figure in section.figures)
+        for one in section.tables:
+            for column in one.columns:
+                numbers = {type(row.get(key)) for row in one.rows for key in column.keys}
+                if numbers & {int, float} and column.key not in given:
+                    assert column.basis is Basis.MEASURED, (one.name, column.key)
+
+
+def test_what_the_server_does_not_tell_is_said_to_be_not_available() -> None:
+    said = " ".join(text for section in steady().sections for text in section.text)
+    assert "Cache hits by request: not available" in said
+    assert "By stage: not available" in said
+
+
+def test_the_report_fits_a_hundred_columns_with_one_line_a_latency() -> None:
+    lines = report_text(steady(LEVEL), width=100).splitlines()
+    assert max(len(line) for line in lines) <= 100
+    assert sum(line.startswith("ITL, request means ") for line in lines) == 2
+
+
+def test_a_floor_that_is_reached_says_that_faster_earns_nothing() -> None:
+    level = ServiceLevel((Limit(Objective.TTFT, 0.5, good_enough_s=0.4),), 0.9)
+    section = next(s for s in steady(level).sections if s.heading == "Service level")
+    assert any("ttft is good enough" in text for text in section.text)
+    unreached = ServiceLevel((Limit(Objective.TTFT, 0.5, good_enough_s=0.01),), 0.9)
+    section = next(s for s in steady(unreached).sections if s.heading == "Service level")
+    assert not any("good enough" in text for text in section.text)
+
+
+def test_what_else_the_slo_asks_is_not_passed_over() -> None:
+    level = ServiceLevel(LEVEL.limits, 0.9, concurrency=4, peak_factor=5.0)
+    section = next(s for s in steady(level).sections if s.heading == "Service level")
+    assert any("--concurrency 4" in text for text in section.text)
+    assert any("--arrivals step:5" in text for text in section.text)
 
 
 def test_usage_that_contradicts_the_stream_is_warned_of() -> None:

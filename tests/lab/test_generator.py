@@ -218,16 +218,11 @@ def test_a_generator_that_is_stopped_for_a_while_says_that_it_was_late() -> None
     with serving(QUICK) as (_, target):
         plan = LoadPlan(target=target, load=OpenLoad(Constant(50.0)), duration_s=1.0)
         outcome, records = load(plan, without_end())
-        assert outcome.lag is not None
-        assert outcome.lag.count == len(records) == 50
+        assert outcome.requests == len(records) == 50
 
         seen = StopsWorkers(0.4)
-        late = run_load(plan, without_end(), seen)
-    assert late.lag is not None
-    assert late.lag.max_s > 0.2
-    assert not late.lag.valid
-    lags = [(r.sent_s or 0.0) - r.intended_s for r in seen.records]
-    assert max(lags) == late.lag.max_s
+        run_load(plan, without_end(), seen)
+    assert max((r.sent_s or 0.0) - r.intended_s for r in seen.records) > 0.2
 
 
 class StopsWorkers(Observed):

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from netgain.lab.client_vs_ledger import ClientVsLedger, client_vs_ledger
 from netgain.lab.conversation import Conversation, Turn
 from netgain.lab.load_plan import ClosedLoad, Ended, LoadPlan
 from netgain.lab.target_check import find_target
@@ -38,3 +40,38 @@ def test_a_netgain_server_is_recognised_and_its_ledger_is_in_every_record(tmp_pa
         # The server's part of the time cannot be longer than the client's.
         assert 0 < ledger.e2e_s <= record.end_s - record.intended_s
         assert ledger.stages
+
+
+def test_what_four_clients_see_is_what_the_ledger_says_but_for_network_and_client(
+    tmp_path: Path,
+) -> None:
+    with serving("--model", str(write_tiny_served(tmp_path / "tiny"))) as server:
+        target = find_target(server.url)
+
+        def round_of(number: int) -> ClientVsLedger:
+            asked = [
+                Conversation(
+                    request_class="chat",
+                    turns=(Turn(text=f"{number} {i}", max_tokens=32, exact_length=True),),
+                )
+                for i in range(200)
+            ]
+            _, records = load(LoadPlan(target=target, load=ClosedLoad(4)), asked)
+            compared = client_vs_ledger(records)
+            assert compared is not None
+            assert compared.n == 200
+            return compared
+
+        # Whoever else uses this machine's cores only adds: a fault of ours is in every round.
+        quietest = min((round_of(number) for number in range(3)), key=_median_s)
+    for remainder in (quietest.ttft, quietest.e2e):
+        assert remainder is not None
+        assert abs(remainder.p50_s) <= 0.002
+        assert remainder.p99_s <= 0.020
+    named_s = sum(quietest.stage_s.values()) + quietest.other_s
+    assert named_s == pytest.approx(quietest.ledger_e2e_s, abs=1e-3)
+
+
+def _median_s(compared: ClientVsLedger) -> float:
+    assert compared.e2e is not None
+    return abs(compared.e2e.p50_s)

@@ -4,9 +4,8 @@ M/M/1's sojourn time is exponential with rate mu - lambda, so that a share s of 
 first token within t at lambda = mu - ln(1 / (1 - s)) / t.
 """
 
-import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 
@@ -32,8 +31,8 @@ TRUE_RATE = CAPACITY - math.log(10) / 0.5
 
 def queue(
     seeds: list[int] | None = None, shift: int = 0, lag_from: float = math.inf
-) -> Callable[[Ask], Awaitable[RunMetrics]]:
-    async def measure(ask: Ask) -> RunMetrics:
+) -> Callable[[Ask], RunMetrics]:
+    def measure(ask: Ask) -> RunMetrics:
         if seeds is not None:
             seeds.append(ask.repeat)
         run, records = poisson_run(
@@ -53,9 +52,9 @@ def queue(
 
 
 def search(
-    measure: Callable[[Ask], Awaitable[RunMetrics]], limits: SearchLimits, demanded: float = 0.9
+    measure: Callable[[Ask], RunMetrics], limits: SearchLimits, demanded: float = 0.9
 ) -> RateAnswer:
-    return asyncio.run(find_rate(measure, demanded, limits))
+    return find_rate(measure, demanded, limits)
 
 
 @pytest.mark.parametrize("shift", [0, 1])
@@ -72,6 +71,22 @@ def test_short_runs_do_not_sell_a_rate_above_capacity() -> None:
     # Two seconds each: at 21/s a queue has hardly begun to form.
     answer = search(queue(), SearchLimits(first=4, duration_s=2, confirming=10, budget_runs=80))
     assert answer.rate is None or answer.rate < TRUE_RATE * 1.1
+
+
+def test_where_runs_do_not_tell_the_next_is_twice_as_long() -> None:
+    # Ten seconds of 11 requests/s, which come in bunches, do not show whether 90 % are in time.
+    lengths: dict[float, list[float]] = {}
+    runs = queue()
+
+    def measure(ask: Ask) -> RunMetrics:
+        lengths.setdefault(ask.rate, []).append(ask.duration_s)
+        return runs(ask)
+
+    answer = search(measure, SearchLimits(first=TRUE_RATE * 0.7, duration_s=5, confirming=1))
+    first, second, third, *_ = lengths[TRUE_RATE * 0.7]
+    assert first == second == third / 2
+    assert answer.rate is not None
+    assert answer.rate > TRUE_RATE * 0.75
 
 
 def test_every_run_has_its_own_seed() -> None:
@@ -119,10 +134,10 @@ def test_a_generator_that_cannot_keep_up_is_not_taken_for_a_slow_server() -> Non
 def test_a_server_that_dies_leaves_what_was_found() -> None:
     healthy = queue()
 
-    async def measure(ask: Ask) -> RunMetrics:
+    def measure(ask: Ask) -> RunMetrics:
         if ask.rate > 3:
             raise NetgainError("cannot reach the server")
-        return await healthy(ask)
+        return healthy(ask)
 
     answer = search(measure, SearchLimits(first=2, duration_s=30))
     assert answer.outcome is Outcome.STOPPED

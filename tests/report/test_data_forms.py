@@ -13,6 +13,7 @@ from netgain.report.document import (
     Chart,
     Column,
     Figure,
+    Interval,
     Mark,
     Report,
     Section,
@@ -134,3 +135,13 @@ def test_a_place_that_cannot_be_written_is_named_with_what_to_do(tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ReportError, match="cannot write"):
         write_json(FULL, tmp_path / "file" / "run.json")
+
+
+def test_an_interval_is_two_numbers_in_json_and_csv() -> None:
+    column = Column("p50", "p50", "s", Basis.MEASURED, bounds=("p50_low_s", "p50_high_s"))
+    table = Table("t", "T", (column,), ({"p50_low_s": 0.15, "p50_high_s": None},))
+    figure = Figure("f", "F", 1.0, "s", Basis.MEASURED, interval=Interval(0.5, 2.0))
+    found = report_object(Report("r", (Section("s", figures=(figure,), tables=(table,)),)))
+    assert found["tables"]["t"]["rows"] == [{"p50_low_s": 0.15, "p50_high_s": None}]  # type: ignore[index,call-overload]
+    assert (found["figures"]["f"]["low"], found["figures"]["f"]["high"]) == (0.5, 2.0)  # type: ignore[index,call-overload]
+    assert table_csv(table) == "p50_low_s,p50_high_s\n0.15,\n"

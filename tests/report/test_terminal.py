@@ -10,6 +10,7 @@ from netgain.report.document import (
     Chart,
     Column,
     Figure,
+    Interval,
     Mark,
     Report,
     Section,
@@ -179,3 +180,57 @@ def test_the_renderers_are_imported_without_what_draws() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+NAMED = Table(
+    "named",
+    "Named",
+    (
+        Column("arm", "arm"),
+        *(Column(f"c{i}", f"{i}th prefill column", "tokens", Basis.MEASURED) for i in range(7)),
+    ),
+    tuple(
+        {"arm": "cache on, warm in device memory", **{f"c{i}": 3200 for i in range(7)}}
+        for _ in range(2)
+    ),
+)
+
+
+@pytest.mark.parametrize("width", range(60, 130, 7))
+def test_a_table_with_words_and_many_numbers_keeps_to_the_width(width: int) -> None:
+    text = report_text(_report(NAMED), width=width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert text.count("3,200 tokens") == 14
+
+
+INTERVALS = Table(
+    "intervals",
+    "Intervals",
+    (
+        Column("latency", ""),
+        Column("p50", "p50", "s", Basis.MEASURED, bounds=("p50_low_s", "p50_high_s")),
+    ),
+    (
+        {"latency": "TTFT", "p50_low_s": 0.15, "p50_high_s": 0.1524},
+        {"latency": "TPOT", "p50_low_s": 0.02},
+        {"latency": "E2E", "p50_high_s": 1.5},
+        {"latency": "ITL"},
+    ),
+)
+
+
+def test_an_interval_is_one_compact_column() -> None:
+    lines = report_text(_report(INTERVALS), width=60).splitlines()
+    shown = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[-4:]}
+    assert shown == {"TTFT": "150–152 ms", "TPOT": "≥ 20 ms", "E2E": "≤ 1.5 s", "ITL": "–"}  # noqa: RUF001
+
+
+def test_a_figure_shows_its_interval_where_there_is_room() -> None:
+    figure = Figure(
+        "rate", "rate", 6.6, "requests/s", Basis.MEASURED, interval=Interval(5.09, 8.125)
+    )
+    report = Report("t", (Section("s", figures=(figure,)),))
+    assert "[5.09–8.12 requests/s]" in report_text(report, width=80)  # noqa: RUF001
+    narrow = report_text(report, width=40)
+    assert "[" not in narrow
+    assert "6.6 requests/s" in narrow

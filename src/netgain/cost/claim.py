@@ -4,18 +4,21 @@ A floor is what nobody can beat: every weight a step meets is read once at the f
 devices together, every multiplication runs at the full dense rate. What lies beyond a floor is
 impossible; what needs more than nineteen twentieths of it, or is ten times slower than expected, is
 suspicious: mislabelled more often than true.
+
+What a claim leaves unsaid is read in its favour before it is called impossible: keys and values of
+8 bits, and tokens that all meet the same experts. What only such a reading allows is suspicious.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
+from netgain.cost.floors import Floor, step_floor, with_experts_alike
 from netgain.cost.kv_bytes import kv_bytes_per_sequence, kv_bytes_per_token
-from netgain.cost.layout import ONE_DEVICE
 from netgain.cost.model_shape import LatentAttention, ModelShape
-from netgain.cost.operations import Stored, step_operations, unavoidable_bytes
-from netgain.cost.precision import KV_FORMATS, KVFormat, WeightFormat
+from netgain.cost.operations import Stored
+from netgain.cost.precision import KV_FORMATS, Covers, KVFormat, WeightFormat, kv_format
 from netgain.cost.roofline import RooflineModel
 from netgain.cost.step_work import Slices, StepWork
 from netgain.cost.weights import weight_bytes
@@ -25,10 +28,13 @@ from netgain.hardware.device import Device, Precision
 _SUSPICIOUS_SHARE: Final = 0.95
 _SUSPICIOUSLY_SLOW: Final = 10.0
 _ROUNDING: Final = 1.005
-_NARROW_BITS: Final = 12
-_FOUR_BIT_BITS: Final = 6
 _UNKNOWN_ACCEPTED: Final = 8.0
+_UNBOUNDED_BATCH: Final = 1 << 20
+_USUAL_PROMPT: Final = 2048
+_FOUR_BIT_BITS: Final = 6
 _KV_TOLERANCE: Final = 0.05
+_PLAIN_KV: Final = kv_format("bf16")
+_NARROW_KV: Final = kv_format("fp8")
 
 
 class Verdict(IntEnum):
@@ -51,7 +57,9 @@ class Claim:
     `batch` is the most sequences at once that the claim allows, `context` the fewest tokens each of
     them holds. `tokens_per_s` counts all sequences together, `tokens_per_s_each` one of them.
     `accept_length` is tokens per verification, the bonus token included; `speculative` says that
-    drafts were used at all. `tflops` is a dense rate claimed for the device itself.
+    drafts were used at all. `tflops` is a dense rate claimed for the device itself. `prefix_cached`
+    says that contexts may come from a cache and be shared by sequences, `cached_share` how much of
+    a prompt does; `offloaded` that some weights lie outside the devices.
     """
 
     device: Device | None = None
@@ -64,7 +72,11 @@ class Claim:
     tokens_per_s: float | None = None
     tokens_per_s_each: float | None = None
     tpot_s: float | None = None
+    ttft_s: float | None = None
     prefill_tokens_per_s: float | None = None
+    prefix_cached: bool = False
+    cached_share: float | None = None
+    offloaded: bool = False
     accept_length: float | None = None
     speculative: bool = False
     kv_bytes_per_token: float | None = None
@@ -75,11 +87,15 @@ class Claim:
         """Raises `ConfigurationError` for numbers that claim nothing."""
         for name in (
             "devices", "batch", "context", "tokens_per_s", "tokens_per_s_each", "tpot_s",
-            "prefill_tokens_per_s", "kv_bytes_per_token", "tflops",
+            "ttft_s", "prefill_tokens_per_s", "kv_bytes_per_token", "tflops",
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigurationError(f"{name} is {value:g}: a claim needs a number above 0")
+        if self.cached_share is not None and not 0.0 <= self.cached_share < 1.0:
+            raise ConfigurationError(
+                f"cached share is {self.cached_share:g}: give 0 to below 1, something is always new"
+            )
         if self.accept_length is not None and not 1.0 <= self.accept_length < 1e4:
             raise ConfigurationError(
                 f"accept length is {self.accept_length:g}: it counts the bonus token, so 1 or more"
@@ -105,7 +121,9 @@ def described(claim: Claim) -> dict[str, str]:
         ("tokens per second", claim.tokens_per_s, "{:,.6g}"),
         ("tokens per second of a sequence", claim.tokens_per_s_each, "{:,.6g}"),
         ("time per token", claim.tpot_s, "{:.6g} s"),
+        ("time to first token", claim.ttft_s, "{:.6g} s"),
         ("prefill tokens per second", claim.prefill_tokens_per_s, "{:,.6g}"),
+        ("share of the prompt from a cache", claim.cached_share, "{:.1%}"),
         ("accept length", claim.accept_length, "{:g} tokens a step"),
         ("KV bytes per token", claim.kv_bytes_per_token, "{:,.8g}"),
         ("device rate", claim.tflops, "{:,.6g} TFLOPS " + claim.tflops_precision.value),
@@ -114,6 +132,10 @@ def described(claim: Claim) -> dict[str, str]:
             said[name] = shown.format(value)
     if claim.speculative and claim.accept_length is None:
         said["speculation"] = f"yes; up to {_UNKNOWN_ACCEPTED:g} tokens a step are allowed for"
+    if claim.prefix_cached and claim.cached_share is None:
+        said["prefix cache"] = "yes; contexts may be shared, and any part of a prompt cached"
+    if claim.offloaded:
+        said["offload"] = "yes; some weights lie outside the devices"
     return said
 
 
@@ -139,53 +161,6 @@ class Judgement:
         return max((finding.verdict for finding in self.findings), default=Verdict.POSSIBLE)
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """The least a step can take: `bytes` at full bandwidth, or `flops` at the full rate."""
-
-    bytes: float
-    memory_s: float
-    compute_s: float
-
-    @property
-    def seconds(self) -> float:
-        """The longer of the two."""
-        return max(self.memory_s, self.compute_s)
-
-
-def step_floor(
-    shape: ModelShape, device: Device, stored: Stored, work: StepWork, devices: int = 1
-) -> Floor:
-    """The least a step can take on `devices` together, however it is laid out.
-
-    Activations may stay on the chip, and reading may overlap all arithmetic. Narrow weights may be
-    multiplied at the fastest rate the device has for them. What fits into the last cache of the
-    devices is read at that cache's bandwidth, where it is known.
-    """
-    whole = Stored(stored.weights, stored.kv, ONE_DEVICE, stored.expert_skew)
-    moved = unavoidable_bytes(shape, whole, work)
-    compute_s = sum(
-        op.flops / _fastest_flop_s(device, op.precision, stored.weights.bits)
-        for op in step_operations(shape, whole, work)
-    )
-    memory_s = moved / device.bandwidth_bytes_s.value
-    for level in device.levels:
-        if moved <= level.size_bytes.value * devices:
-            bandwidth = level.bandwidth_bytes_s
-            memory_s = 0.0 if bandwidth is None else moved / bandwidth.value
-    return Floor(moved, memory_s / devices, compute_s / devices)
-
-
-def _fastest_flop_s(device: Device, precision: Precision, weight_bits: float) -> float:
-    rates = [device.rate(precision)[1].dense.value]
-    if weight_bits < _NARROW_BITS:
-        narrow = {Precision.FP8, Precision.INT8}
-        if weight_bits < _FOUR_BIT_BITS:
-            narrow.add(Precision.FP4)
-        rates += [rate.dense.value for known, rate in device.rates.items() if known in narrow]
-    return max(rates)
-
-
 def check_claim(claim: Claim) -> Judgement:
     """Every check that the claim says enough for.
 
@@ -204,7 +179,7 @@ def _findings(claim: Claim) -> Iterator[Finding]:
         yield _device_rate(claim.device, claim.tflops_precision, claim.tflops)
     if claim.shape is None or claim.device is None or claim.weights is None:
         return
-    checker = _Checker(claim, claim.shape, claim.device, claim.weights, claim.kv or KV_FORMATS[1])
+    checker = _Checker(claim, claim.shape, claim.device, claim.weights)
     yield checker.fits()
     if claim.tpot_s is not None:
         yield checker.token_time(claim.tpot_s, "tpot")
@@ -212,6 +187,8 @@ def _findings(claim: Claim) -> Iterator[Finding]:
         yield checker.token_time(1.0 / claim.tokens_per_s_each, "tokens per second of a sequence")
     if claim.tokens_per_s is not None:
         yield checker.throughput(claim.tokens_per_s)
+    if claim.ttft_s is not None:
+        yield checker.first_token(claim.ttft_s)
     if claim.prefill_tokens_per_s is not None:
         yield checker.prefill(claim.prefill_tokens_per_s)
 
@@ -224,7 +201,7 @@ def _missing(claim: Claim) -> str:
             ("a device (--on)", claim.device),
             (
                 "a number: --tok-s, --tpot-ms, --prefill-tok-s, --kv-bytes-per-token or --tflops",
-                claim.tokens_per_s or claim.tokens_per_s_each or claim.tpot_s
+                claim.tokens_per_s or claim.tokens_per_s_each or claim.tpot_s or claim.ttft_s
                 or claim.prefill_tokens_per_s or claim.kv_bytes_per_token or claim.tflops,
             ),
         )
@@ -234,16 +211,39 @@ def _missing(claim: Claim) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class _Bound:
+    """What share of a limit a claim takes, read plainly and in its favour.
+
+    `floor` is the one that speaks: the favoured reading's where even that is passed.
+    """
+
+    floor: Floor
+    share: float
+    favoured_share: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Checker:
     claim: Claim
     shape: ModelShape
     device: Device
     weights: WeightFormat
-    kv: KVFormat
 
     @property
-    def stored(self) -> Stored:
-        return Stored(self.weights, self.kv)
+    def plain(self) -> Stored:
+        """What was said; 16-bit keys and values and uniform routing where nothing was."""
+        return Stored(self.weights, self.claim.kv or _PLAIN_KV)
+
+    @property
+    def favoured(self) -> Stored:
+        """The storage and routing that read least, within what was said."""
+        weights = replace(self.weights, covers=Covers.ALL) if self._head_unsaid else self.weights
+        return with_experts_alike(Stored(weights, self.claim.kv or _NARROW_KV))
+
+    @property
+    def _head_unsaid(self) -> bool:
+        """Whether "4 bit" may mean the output head too: kernels differ."""
+        return self.weights.covers is Covers.LINEAR and self.weights.bits < _FOUR_BIT_BITS
 
     @property
     def accepted(self) -> float:
@@ -252,115 +252,159 @@ class _Checker:
         return _UNKNOWN_ACCEPTED if self.claim.speculative else 1.0
 
     def fits(self) -> Finding:
+        """Weights, and keys and values of all sequences, against the devices' memory."""
         memory = self.device.memory_bytes.value * self.claim.devices
         weights = weight_bytes(self.shape, self.weights)
-        one = kv_bytes_per_sequence(self.shape, self.claim.context, self.kv)
-        kv = (self.claim.batch or 1) * one
-        verdict = Verdict.IMPOSSIBLE if weights + kv > memory else Verdict.POSSIBLE
+        kv = self._kv_bytes(self.plain.kv)
         share = (weights + kv) / memory
-        return Finding(
-            "memory",
-            verdict,
-            f"weights and keys and values {'do not fit' if verdict else 'fit'}: "
-            f"{share:.0%} of {self._devices}",
+        arithmetic = (
             f"{weights / 1e9:.2f} GB of weights ({self.weights.name}) + {kv / 1e9:.3f} GB of keys "
             f"and values against {self.claim.devices} x "
-            f"{self.device.memory_bytes.value / 1e9:.2f} GB",
+            f"{self.device.memory_bytes.value / 1e9:.2f} GB"
         )
+        if share <= 1:
+            said = f"weights and keys and values fit: {share:.0%} of {self._devices}"
+            return Finding("memory", Verdict.POSSIBLE, said, arithmetic)
+        said = f"weights and keys and values do not fit: {share:.0%} of {self._devices}"
+        if self.claim.offloaded:
+            said += "; offloaded to a host of which the claim says nothing"
+            return Finding("memory", Verdict.POSSIBLE, said, arithmetic)
+        if weights + self._kv_bytes(self.favoured.kv) <= memory:
+            said += f"; with keys and values in {self.favoured.kv.name} they would"
+            return Finding("memory", Verdict.SUSPICIOUS, said, arithmetic)
+        return Finding("memory", Verdict.IMPOSSIBLE, said, arithmetic)
 
     def token_time(self, seconds: float, name: str) -> Finding:
         """Seconds between tokens of one sequence."""
-        batch = self.claim.batch or 1
-        floor = step_floor(
-            self.shape, self.device, self.stored, self._work(batch), self.claim.devices
-        )
-        accepted = self.accepted
-        least = floor.seconds / accepted
+        batch, accepted = self.claim.batch or 1, self.accepted
+        bound = self._bound(self._work(batch), accepted * seconds)
+        least = bound.floor.seconds / accepted
         return self._judged(
             name,
-            share=least / seconds,
-            slowdown=seconds / (self._expected(batch) / accepted),
+            bound,
+            slowdown=self._slowdown(batch, accepted * seconds),
             faster=f"{seconds * 1e3:.3g} ms per token is less than the {least * 1e3:.3g} ms that "
-            f"{self._reading(floor)} takes",
+            f"{self._reading(bound.floor)} takes",
             possible=f"{seconds * 1e3:.3g} ms per token; the floor is {least * 1e3:.3g} ms "
             f"({least / seconds:.0%} of the roof)",
-            arithmetic=self._arithmetic(floor, batch, accepted),
+            arithmetic=self._arithmetic(bound.floor, batch, accepted),
         )
 
     def throughput(self, tokens_per_s: float) -> Finding:
         """Tokens per second of all sequences together."""
-        if self.claim.batch is None:
-            return self._any_batch(tokens_per_s)
-        batch, accepted = self.claim.batch, self.accepted
-        floor = step_floor(
-            self.shape, self.device, self.stored, self._work(batch), self.claim.devices
-        )
-        most = batch * accepted / floor.seconds
-        expected = batch * accepted / self._expected(batch)
+        batch, accepted = self.claim.batch or self._largest_batch(), self.accepted
+        step_s = batch * accepted / tokens_per_s
+        bound = self._bound(self._work(batch), step_s)
+        most = batch * accepted / bound.floor.seconds
+        at = "" if self.claim.batch else f" at a batch of {batch:,}, the most that memory holds"
         return self._judged(
             "tokens per second",
-            share=tokens_per_s / most,
-            slowdown=expected / tokens_per_s,
+            bound,
+            slowdown=self._slowdown(batch, step_s),
             faster=f"{tokens_per_s:,.4g} tokens/s is more than the {most:,.4g} that "
-            f"{self._reading(floor)} allows",
-            possible=f"{tokens_per_s:,.4g} tokens/s of at most {most:,.4g}",
-            arithmetic=f"{self._arithmetic(floor, batch, accepted)}; {batch} sequences x "
-            f"{accepted:g} tokens / {floor.seconds * 1e3:.3g} ms = {most:,.4g} tokens/s",
+            f"{self._reading(bound.floor)} allows{at}",
+            possible=f"{tokens_per_s:,.4g} tokens/s of at most {most:,.4g}{at}",
+            arithmetic=f"{self._arithmetic(bound.floor, batch, accepted)}; {batch:,} sequences x "
+            f"{accepted:g} tokens / {bound.floor.seconds * 1e3:.3g} ms = {most:,.4g} tokens/s",
         )
 
-    def _any_batch(self, tokens_per_s: float) -> Finding:
-        """No batch was said: the arithmetic of one token bounds any of them."""
-        per_token_s = self._compute_s(StepWork((Slices(1, 1, self.claim.context),)))
-        most = self.claim.devices / per_token_s
+    def first_token(self, seconds: float) -> Finding:
+        """Seconds to the first token of one prompt on idle devices."""
+        work = self._prompt(self.claim.context)
+        bound = self._bound(work, seconds)
+        least = bound.floor.seconds
         return self._judged(
-            "tokens per second",
-            share=tokens_per_s / most,
+            "time to first token",
+            bound,
             slowdown=0.0,
-            faster=f"{tokens_per_s:,.4g} tokens/s is more than the {most:,.4g} that the arithmetic "
-            f"of {self._devices} allows at any batch",
-            possible=f"{tokens_per_s:,.4g} tokens/s of at most {most:,.4g} at any batch; say the "
-            "batch for a sharper check",
-            arithmetic=f"{self.claim.devices} devices / {per_token_s * 1e6:.4g} us of "
-            "multiplications per token at the dense peak",
+            faster=f"{seconds * 1e3:.3g} ms to the first token is less than the "
+            f"{least * 1e3:.3g} ms that {self._reading(bound.floor)} takes",
+            possible=f"{seconds * 1e3:.3g} ms to the first token; the floor is "
+            f"{least * 1e3:.3g} ms",
+            arithmetic=f"{work.tokens:,} tokens to prefill: {bound.floor.bytes / 1e9:.4g} GB read "
+            f"in {bound.floor.memory_s * 1e3:.3g} ms, multiplications "
+            f"{bound.floor.compute_s * 1e3:.3g} ms",
         )
 
     def prefill(self, tokens_per_s: float) -> Finding:
-        """Prompt tokens per second."""
-        tokens = max(self.claim.context, 1)
+        """Prompt tokens per second, those from a cache included."""
+        counted = self.claim.context if self.claim.context > 1 else _USUAL_PROMPT
+        cached = self.claim.cached_share or 0.0
         # The output head is applied to one row of a prompt, however long it is.
-        work = StepWork((Slices(1, tokens),)) if tokens > 1 else StepWork((Slices(1, 2048),))
-        counted = sum(part.new for part in work.slices)
-        most = counted / self._compute_s(work) * self.claim.devices
+        floor = step_floor(
+            self.shape, self.device, self.plain, StepWork((Slices(1, counted),)),
+            self.claim.devices,
+        )  # fmt: skip
+        most = counted / floor.compute_s / (1.0 - cached)
+        share = tokens_per_s / most
+        name = "prefill tokens per second"
+        arithmetic = (
+            f"{counted:,} tokens / {floor.compute_s:.4g} s of multiplications at the dense peak"
+        )
+        if cached:
+            arithmetic += f" / (1 - {cached:.3g} from the cache)"
+        if share > _ROUNDING and self.claim.prefix_cached and self.claim.cached_share is None:
+            said = (
+                f"{tokens_per_s:,.4g} prompt tokens/s needs a cache that holds at least "
+                f"{1 - 1 / share:.0%} of them: {most:,.4g} can be computed"
+            )
+            return Finding(name, Verdict.SUSPICIOUS, said, arithmetic)
         return self._judged(
-            "prefill tokens per second",
-            share=tokens_per_s / most,
+            name,
+            _Bound(floor, share, share),
             slowdown=most * 0.5 / tokens_per_s,
             faster=f"{tokens_per_s:,.4g} prompt tokens/s is more than the {most:,.4g} that the "
             f"dense peak of {self._devices} allows",
             possible=f"{tokens_per_s:,.4g} prompt tokens/s of at most {most:,.4g}",
-            arithmetic=f"{counted} tokens / {counted / most:.4g} s of multiplications at the dense "
-            "peak",
+            arithmetic=arithmetic,
         )
 
     def _judged(
-        self, name: str, *, share: float, slowdown: float, faster: str, possible: str,
+        self, name: str, bound: _Bound, *, slowdown: float, faster: str, possible: str,
         arithmetic: str,
     ) -> Finding:  # fmt: skip
-        if share > _ROUNDING:
+        if bound.favoured_share > _ROUNDING:
+            if self.claim.offloaded:
+                said = f"{faster}; a host that computes beside the devices would have to explain it"
+                return Finding(name, Verdict.SUSPICIOUS, said, arithmetic)
             return Finding(name, Verdict.IMPOSSIBLE, f"{faster}{self._narrower()}", arithmetic)
-        if share > _SUSPICIOUS_SHARE:
-            said = f"{possible}: {share:.0%} of the roof is more than kernels reach"
+        if bound.share > _ROUNDING:
+            said = f"{faster}; {self._explanation()} would explain it"
+            return Finding(name, Verdict.SUSPICIOUS, said, arithmetic)
+        if bound.share > _SUSPICIOUS_SHARE:
+            said = f"{possible}: {bound.share:.0%} of the roof is more than kernels reach"
             return Finding(name, Verdict.SUSPICIOUS, said, arithmetic)
         if slowdown > _SUSPICIOUSLY_SLOW:
             said = f"{possible}: {slowdown:.0f} times slower than expected, a smaller batch perhaps"
             return Finding(name, Verdict.SUSPICIOUS, said, arithmetic)
         return Finding(name, Verdict.POSSIBLE, possible, arithmetic)
 
+    def _bound(self, work: StepWork, seconds: float) -> _Bound:
+        """What shares of `seconds` the floors of `work` take."""
+        read = self._read(work)
+        plain, favoured = (
+            step_floor(self.shape, self.device, stored, work, self.claim.devices, read)
+            for stored in (self.plain, self.favoured)
+        )
+        share, favoured_share = plain.seconds / seconds, favoured.seconds / seconds
+        return _Bound(favoured if favoured_share > _ROUNDING else plain, share, favoured_share)
+
     def _narrower(self) -> str:
         """What a number beyond the floor usually is."""
         if self.weights.bits >= 16:
             return "; weights in 8 or 4 bits, or a mislabelled run, would explain it"
         return ""
+
+    def _explanation(self) -> str:
+        """What the favoured reading takes for granted beyond the plain one."""
+        causes = []
+        if self.claim.kv is None and self.claim.context > 1:
+            causes.append(f"keys and values in {_NARROW_KV.name}")
+        if self._head_unsaid:
+            causes.append("an output head of as few bits")
+        if self.shape.experts is not None:
+            causes.append("tokens that meet the same experts")
+        return " or ".join(causes) or "another reading"
 
     def _reading(self, floor: Floor) -> str:
         if floor.memory_s >= floor.compute_s:
@@ -371,7 +415,7 @@ class _Checker:
         bandwidth = self.device.bandwidth_bytes_s.value / 1e12 * self.claim.devices
         drafts = f", {accepted:g} tokens accepted per step" if accepted > 1 else ""
         return (
-            f"a step of {batch} reads {floor.bytes / 1e9:.4g} GB / {bandwidth:.4g} TB/s = "
+            f"a step of {batch:,} reads {floor.bytes / 1e9:.4g} GB / {bandwidth:.4g} TB/s = "
             f"{floor.memory_s * 1e3:.3g} ms; multiplications {floor.compute_s * 1e3:.3g} ms{drafts}"
         )
 
@@ -380,12 +424,42 @@ class _Checker:
         verified = max(1, int(self.accepted))
         return StepWork((Slices(batch, verified, self.claim.context, verified),))
 
-    def _compute_s(self, work: StepWork) -> float:
-        return step_floor(self.shape, self.device, self.stored, work).compute_s
+    def _prompt(self, tokens: int) -> StepWork:
+        """What of a prompt has to be computed: at least its last token."""
+        share = self.claim.cached_share
+        if share is None:
+            share = 1.0 if self.claim.prefix_cached else 0.0
+        cached = min(tokens - 1, int(tokens * share))
+        return StepWork((Slices(1, tokens - cached, cached),))
 
-    def _expected(self, batch: int) -> float:
-        model = RooflineModel(self.shape, self.device, self.stored)
-        return model.seconds(self._work(batch)) / self.claim.devices
+    def _read(self, work: StepWork) -> StepWork:
+        """The work whose bytes count: a context that sequences may share is read once."""
+        (part,) = work.slices
+        if not self.claim.prefix_cached or part.sequences == 1 or not part.cached:
+            return work
+        others = Slices(part.sequences - 1, part.new, 0, part.logits)
+        return StepWork((Slices(1, part.new, part.cached, part.logits), others))
+
+    def _kv_bytes(self, kv: KVFormat) -> int:
+        """Keys and values of all sequences; of one where a cached context may be shared."""
+        one = kv_bytes_per_sequence(self.shape, self.claim.context, kv)
+        return one if self.claim.prefix_cached else (self.claim.batch or 1) * one
+
+    def _largest_batch(self) -> int:
+        """The most sequences that memory could hold, read in the claim's favour; at least 1."""
+        if self.claim.prefix_cached or self.claim.offloaded:
+            return _UNBOUNDED_BATCH
+        memory = self.device.memory_bytes.value * self.claim.devices
+        room = memory - weight_bytes(self.shape, self.weights)
+        one = kv_bytes_per_sequence(self.shape, self.claim.context, self.favoured.kv)
+        return max(1, int(room // one))
+
+    def _slowdown(self, batch: int, step_s: float) -> float:
+        """How many times longer a step took than expected; nothing where no batch was said."""
+        if self.claim.batch is None or self.claim.offloaded:
+            return 0.0
+        model = RooflineModel(self.shape, self.device, self.plain)
+        return step_s / (model.seconds(self._work(batch)) / self.claim.devices)
 
     @property
     def _devices(self) -> str:
@@ -396,7 +470,7 @@ def _kv_arithmetic(shape: ModelShape, kv: KVFormat | None, claimed: float) -> Fi
     formats = KV_FORMATS if kv is None else (kv,)
     sizes = {fmt.name: kv_bytes_per_token(shape, fmt) for fmt in formats}
     near = [n for n, size in sizes.items() if abs(claimed - size) <= _KV_TOLERANCE * size]
-    real = kv_bytes_per_token(shape, kv or KV_FORMATS[1])
+    real = kv_bytes_per_token(shape, kv or _PLAIN_KV)
     arithmetic = ", ".join(f"{name} {size:,} B" for name, size in sizes.items())
     if near:
         said = f"{claimed:,.6g} bytes per token is {shape.name}'s cache in {near[0]}"
@@ -408,7 +482,7 @@ def _kv_arithmetic(shape: ModelShape, kv: KVFormat | None, claimed: float) -> Fi
     if shape.is_latent and claimed > 2 * max(sizes.values()):
         hint = (
             f": more than the latent; keys and values of all heads would be "
-            f"{_expanded_bytes(shape):,} B"
+            f"{_expanded_bytes(shape):,} B, as wide as the model {_as_wide_bytes(shape):,} B"
         )
     said = f"{claimed:,.6g} bytes per token is not {shape.name}'s cache ({real:,} B){hint}"
     return Finding("kv bytes per token", Verdict.IMPOSSIBLE, said, arithmetic)
@@ -421,6 +495,11 @@ def _expanded_bytes(shape: ModelShape) -> int:
         for group in shape.groups
         if isinstance(a := group.attention, LatentAttention)
     )
+
+
+def _as_wide_bytes(shape: ModelShape) -> int:
+    """What presets assume that know nothing of latents: a key and a value of the model's width."""
+    return 2 * 2 * shape.layers * shape.hidden
 
 
 def _device_rate(device: Device, precision: Precision, tflops: float) -> Finding:

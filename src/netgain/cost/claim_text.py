@@ -6,11 +6,10 @@ from typing import Final, TypeVar
 
 from netgain.cost.claim import Claim
 from netgain.cost.known_models import known_shape
-from netgain.cost.precision import WEIGHT_FORMATS, WeightFormat, kv_format, weight_format
+from netgain.cost.precision import WeightFormat, is_weight_format, kv_format, weight_format
 from netgain.errors import ConfigurationError
 from netgain.hardware.catalogue import Catalogue
 from netgain.hardware.device import Device, Precision
-from netgain.hardware.names import normalised
 
 _Found = TypeVar("_Found")
 _MARK: Final = "@"
@@ -20,7 +19,14 @@ _PROMPT: Final = re.compile(r"prefill|prompt|input|\bpp\d*", re.IGNORECASE)
 _EACH: Final = re.compile(
     r"/user|per user|per sequence|/sequence|each|single stream", re.IGNORECASE
 )
-_WEIGHT_WORDS: Final = frozenset({"fp16", "awq", "gptq", "w4a16", "w8a8", "4-bit", "8-bit"})
+_VAGUE: Final = frozenset({"half", "float"})
+"""Names of weight formats that a sentence uses for other things."""
+_SUFFIX: Final = re.compile(
+    r"-(?=(?:quantized\.)?(?:fp8|bf16|fp16|awq|gptq|int4|int8|nvfp4|mxfp4|fp4|w4a16|w8a8|nf4|bnb|4bit"
+    r"|8bit|q[2-8]_[0-9k]\w*)\b)",
+    re.IGNORECASE,
+)
+"""A repository's name often ends in its weight format."""
 _NUMBER: Final = r"(\d[\d,]*(?:\.\d+)?)"
 _COUNT_WORDS: Final = {
     "one": 1, "a": 1, "single": 1, "two": 2, "four": 4, "eight": 8, "sixteen": 16,
@@ -29,13 +35,15 @@ _LONGEST_NAME_WORDS: Final = 5
 _LONGEST_CLAIM: Final = 2000
 _BATCH: Final = re.compile(
     r"\b(?:batch(?:[ -]?size)?|bs|concurrency|conc|c)\s*[=:]?\s*(\d+)"
-    r"(?:\s*(?:[-\u2013\u2014~]|to)\s*(\d+))?",
+    r"(?:\s*(?:[-\u2013\u2014~]|to)\s*(\d+))?"
+    r"|\b(\d+)\s+(?:concurrent|parallel|simultaneous)\b|\b(\d+)\s+(?:users|streams|clients)\b",
     re.IGNORECASE,
 )
 _RATE: Final = re.compile(
     _NUMBER + r"\s*(k)?\s*(?:output |generated |prompt |input |prefill |decode )?"
     r"(?:tok(?:en)?s?\s*(?:/|per )\s*s(?:ec(?:ond)?)?|tps|t/s)"
-    r"(\s*(?:/|per )\s*(?:user|sequence|seq|request|stream))?",
+    r"(\s*(?:/|per )\s*"
+    r"(user|sequence|seq|request|stream|gpu|device|chip|card|accelerator|node)s?\b)?",
     re.IGNORECASE,
 )
 _TPOT: Final = re.compile(
@@ -43,6 +51,11 @@ _TPOT: Final = re.compile(
     r"|" + _NUMBER + r"\s*(ms|us|s)\s*(?:tpot|itl|(?:/|per )\s*tok(?:en)?)\b",
     re.IGNORECASE,
 )
+_TTFT: Final = re.compile(
+    r"(?:ttft|time to first token|first token(?: in| after)?)\s*(?:of|is|=|:)?\s*"
+    + _NUMBER + r"\s*(ms|us|s)\b|" + _NUMBER + r"\s*(ms|us|s)\s*ttft\b",
+    re.IGNORECASE,
+)  # fmt: skip
 _ACCEPTED: Final = re.compile(
     r"(?:accept(?:ed|ance)?\s*len(?:gth)?|\bal|\bmat|\btau)\s*(?:of|is|=|:)?\s*" + _NUMBER,
     re.IGNORECASE,
@@ -58,8 +71,27 @@ _CONTEXT: Final = re.compile(
     r"\b(?:context|ctx|isl|prompt|input)\s*(?:length|of|=|:)?\s*(\d[\d,]*)\s*(k)?\b(?!\s*tok\w*/)",
     re.IGNORECASE,
 )
+_CONTEXT_AFTER: Final = re.compile(
+    r"\b(\d[\d,]*)\s*(k)?(?:[ -]tok(?:en)?s?)?[ -](?:of )?(?:contexts?|prompts?|ctx)\b",
+    re.IGNORECASE,
+)
 _TFLOPS: Final = re.compile(_NUMBER + r"\s*([TP])FLOP/?S?\b", re.IGNORECASE)
 _SPECULATIVE: Final = re.compile(r"eagle|medusa|specul|\bmtp\b|draft|lookahead|n-?gram", re.I)
+_PREFIX_CACHED: Final = re.compile(
+    r"prefix[ -]?cach|shared?[ -](?:prefix|prompt|context)|cache[ -]?hit|cached|kv[ -]?re-?use",
+    re.I,
+)
+_CACHED_SHARE: Final = re.compile(
+    r"(\d+(?:\.\d+)?)\s*%\s*(?:of \w+ )?(?:\w+[ -]){0,2}(?:hits?\b|hit rate|cached)"
+    r"|hit rate\s*(?:of|is|=|:)?\s*(\d+(?:\.\d+)?)\s*%",
+    re.IGNORECASE,
+)
+_OFFLOADED: Final = re.compile(
+    r"offload|ktransformers|flexgen|experts? (?:on|in) (?:the )?cpu", re.I
+)
+_NODE_DEVICES: Final = 8
+_DEVICE_WORDS: Final = frozenset({"gpu", "device", "chip", "card", "accelerator"})
+_SEQUENCE_WORDS: Final = frozenset({"user", "sequence", "seq", "request", "stream"})
 _UNITS: Final = {
     "B": 1, "BYTES": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1024, "MIB": 1 << 20,
     "GIB": 1 << 30,
@@ -77,7 +109,7 @@ def read_claim(text: str, catalogue: Catalogue) -> Claim:
     if len(text) > _LONGEST_CLAIM:
         raise ConfigurationError(f"the claim has {len(text):,} characters: give one sentence")
     # Numbers are read from what is left once names, which hold numbers too, are taken out.
-    model, rest = _taken(text, known_shape)
+    model, rest = _taken(_SUFFIX.sub(" ", text), known_shape)
     device, rest = _taken(rest, lambda name: _device(name, catalogue))
     rest, kv_name = _take(_KV_FORMAT, rest)
     rest, tflops = _take(_TFLOPS, rest)
@@ -86,20 +118,27 @@ def read_claim(text: str, catalogue: Catalogue) -> Claim:
     tpot = _TPOT.search(rest)
     accepted = _ACCEPTED.search(rest)
     batch = _BATCH.search(rest)
-    context = _CONTEXT.search(rest)
-    each, output, prompt = _rates(rest)
+    context = _CONTEXT.search(rest) or _CONTEXT_AFTER.search(rest)
+    ttft = _TTFT.search(rest)
+    hit = _CACHED_SHARE.search(rest)
+    devices = _count(rest)
+    each, output, prompt = _rates(rest, devices)
     return Claim(
         device=device,
         shape=model,
         weights=weights or (weight_format(model.native_weights) if model else None),
         kv=kv_format(next(name for name in kv_name.groups() if name)) if kv_name else None,
-        devices=_count(rest),
+        devices=devices,
         batch=max(int(size) for size in batch.groups() if size) if batch else None,
         context=int(_number(context[1]) * (1024 if context[2] else 1)) if context else 1,
         tokens_per_s=output,
         tokens_per_s_each=each,
         tpot_s=_seconds(tpot) if tpot else None,
+        ttft_s=_seconds(ttft) if ttft else None,
         prefill_tokens_per_s=prompt,
+        prefix_cached=hit is not None or _PREFIX_CACHED.search(rest) is not None,
+        cached_share=_number(hit[1] or hit[2]) / 100 if hit else None,
+        offloaded=_OFFLOADED.search(rest) is not None,
         accept_length=_number(accepted[1]) if accepted else None,
         speculative=_SPECULATIVE.search(rest) is not None,
         kv_bytes_per_token=kv_bytes,
@@ -139,11 +178,9 @@ def _take(pattern: re.Pattern[str], text: str) -> tuple[str, re.Match[str] | Non
 
 def _weights(text: str) -> WeightFormat | None:
     for word in _WORD.findall(text):
-        for fmt in WEIGHT_FORMATS:
-            if normalised(word) == normalised(fmt.name):
-                return fmt
-        if word.casefold() in _WEIGHT_WORDS:
-            return weight_format(word)
+        name = word.casefold().removeprefix("quantized.")
+        if name not in _VAGUE and is_weight_format(name):
+            return weight_format(name)
     return None
 
 
@@ -160,20 +197,28 @@ def _count(text: str) -> int:
     return _COUNT_WORDS.get(word[1].casefold(), 1) if word else 1
 
 
-def _rates(text: str) -> tuple[float | None, float | None, float | None]:
-    """Tokens per second: of one sequence, of all together, of prompts. The largest of each."""
+def _rates(text: str, devices: int) -> tuple[float | None, float | None, float | None]:
+    """Tokens per second: of one sequence, of all together, of prompts. The largest of each.
+
+    A rate per device, or per node of eight of them, counts for all of the `devices`.
+    """
     each: list[float] = []
     output: list[float] = []
     prompt: list[float] = []
     for match in _RATE.finditer(text):
         value = _number(match[1]) * (1000 if match[2] else 1)
+        per = (match[4] or "").casefold()
+        if per == "node":
+            value *= max(1.0, devices / _NODE_DEVICES)
+        elif per in _DEVICE_WORDS:
+            value *= devices
         # Words of the same clause say which rate it is.
         before = re.split(r"[,;]", text[max(0, match.start() - 16) : match.start()])[-1]
         after = re.split(r"[,;]", text[match.end() : match.end() + 10])[0]
         near = before + match[0] + after
         if _PROMPT.search(near):
             prompt.append(value)
-        elif match[3] or _EACH.search(near):
+        elif per in _SEQUENCE_WORDS or _EACH.search(near):
             each.append(value)
         else:
             output.append(value)

@@ -203,8 +203,11 @@ def expert_exchange(
 ) -> ExpertExchange:
     """Dispatch and combine of `tokens` per rank, routing uniform.
 
-    Copies inside a machine and between machines move at once; the slower of the two counts.
+    Copies inside a machine and between machines move at once; the slower of the two counts. One
+    rank alone exchanges nothing.
     """
+    if len(group) == 1:
+        return ExpertExchange(0.0, 0.0, 0.0, 0.0, 0.0)
     machines: dict[int | None, list[str]] = {}
     for device in group:
         machines.setdefault(topology.nodes[device].machine, []).append(device)
@@ -333,8 +336,10 @@ def _torus_all_reduce(
     topology: Topology, group: Sequence[str], size: float, edge: Edge
 ) -> CollectiveCost:
     """All dimensions and both directions at once: every link of a chip carries its share."""
-    links = sum(2 for dimension in topology.torus if dimension > 1)
-    rate = links * edge.wire.bytes_per_s * edge.wire.collective
+    rate = min(
+        sum(out.wire.bytes_per_s * out.wire.collective for out in topology.out_of(device))
+        for device in group
+    )
     hops = 2 * sum(dimension // 2 for dimension in topology.torus)
     latency = hops * edge.wire.hop_s
     ranks = len(group)

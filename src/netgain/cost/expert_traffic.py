@@ -78,8 +78,9 @@ def dispatch_bytes(
     """Bytes per rank of tokens x top_k x hidden x bytes, split by where they go; routing uniform.
 
     Without `once_per_node` each copy travels alone (low-latency kernels): shares (n - 1) / n by
-    rank. With it a token crosses once to each other node it needs, x min(top_k, node_limit) /
-    top_k between nodes, and is handed on there over the inner links.
+    rank. With it a token crosses once to each other node it needs, x nodes reached / top_k between
+    nodes, and is handed on there over the inner links. Nodes reached: `expected_nodes`, which is
+    the min(top_k, node_limit) of the usual form where there are many nodes.
     """
     count("tokens", tokens, least=0)
     count("ranks", ranks)
@@ -92,14 +93,16 @@ def dispatch_bytes(
     inside = copies * one * (near - 1) / ranks
     if not once_per_node or far_share == 0:
         return DispatchBytes(inside, copies * one * far_share)
-    limit = top_k if node_limit is None else min(top_k, count("node_limit", node_limit))
-    handed_on = copies * one * far_share
-    return DispatchBytes(inside + handed_on, tokens * limit * one * far_share)
+    nodes = -(-ranks // near)
+    crossing = tokens * expected_nodes(top_k, nodes, node_limit) * one * far_share
+    # What lands on its own rank of the other node need not be handed on.
+    handed_on = copies * one * far_share * (near - 1) / near
+    return DispatchBytes(inside + handed_on, crossing)
 
 
 def max_over_mean(loads: Sequence[float]) -> float:
     """How unequal: the largest load over the mean; 1 is equal, 1 for no load at all."""
-    mean = sum(loads) / len(loads)
+    mean = sum(loads) / count("ranks", len(loads))
     return max(loads) / mean if mean else 1.0
 
 

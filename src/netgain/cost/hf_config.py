@@ -113,7 +113,9 @@ def _native_weights(whole: ConfigFields, fields: ConfigFields) -> str:
             return "mxfp4"
         if method in ("awq", "gptq"):
             return "int4" if config.integer("bits", "w_bit", default=4) == 4 else "int8"
-        if method in ("compressed-tensors", "modelopt", "fbgemm_fp8"):
+        if method in ("compressed-tensors", "modelopt"):
+            return _of_groups(config)
+        if method == "fbgemm_fp8":
             return "fp8"
         if method == "bitsandbytes":
             return "int4" if config.boolean("load_in_4bit", default=False) else "int8"
@@ -121,6 +123,17 @@ def _native_weights(whole: ConfigFields, fields: ConfigFields) -> str:
         "torch_dtype", "dtype", default=whole.text("torch_dtype", "dtype", default="bfloat16")
     )
     return "fp32" if stored == "float32" else "bf16"
+
+
+def _of_groups(config: ConfigFields) -> str:
+    """The weights of the first group of layers; modelopt may only name its algorithm."""
+    algorithm = config.text("quant_algo", default="").casefold()
+    weights = config.nested("config_groups").nested("group_0").nested("weights")
+    bits = weights.integer("num_bits", default=4 if "4" in algorithm else 8)
+    integer = weights.text("type", default="float") == "int"
+    if bits == 4:
+        return "int4" if integer or "int4" in algorithm or "w4a16" in algorithm else "nvfp4"
+    return "int8" if integer else "fp8"
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,7 @@ class KnowledgeShape:
     def prompt(self, way: Way) -> PromptTokens:
         """Cached and fresh tokens of one question.
 
-        The system prompt is part of CAG's cached corpus budget, as in SPEC's example: 100,000
-        cached in all when `corpus` is 99,500 and `system` 500.
+        The system prompt is cached in each way, beside CAG's corpus: 500 + 100,000 cached tokens.
         """
         if way is Way.RAG:
             return PromptTokens(self.system, self.chunks * self.chunk + self.question)

@@ -42,16 +42,3 @@ def break_even_context_tokens(wide: LinearITL, narrow: LinearITL) -> float | Non
     if saved_s <= 0:
         return None
     return extra_s / saved_s
-
-
-def scaled_kv_bytes_per_token(
-    kv_bytes_per_token: float,
-    from_bits: int,
-    to_bits: int,
-    group_elements: int = 0,
-    scale_bytes: float = 2.0,
-) -> float:
-    """Bytes of one token's KV in another format, a scale per `group_elements` values (0: none)."""
-    elements = kv_bytes_per_token * 8 / positive("from_bits", from_bits)
-    scales = elements / group_elements * scale_bytes if group_elements else 0.0
-    return elements * positive("to_bits", to_bits) / 8 + scales

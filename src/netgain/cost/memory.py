@@ -133,7 +133,7 @@ class MemoryPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether the engine starts and all sequences wanted run at once."""
+        """Whether memory holds all sequences at once; `runs` says whether the knobs let it."""
         return self.shortfall_bytes == 0
 
 
@@ -257,7 +257,7 @@ def _binding(q: MemoryQuestion, by_memory: int) -> tuple[int, Knob]:
         Knob.MAX_BATCHED_TOKENS: q.serving.max_batched_tokens,
     }
     knob = min(limits, key=lambda name: limits[name])
-    return min(here, limits[knob]) * q.layout.dp, knob
+    return min(q.sequences, min(here, limits[knob]) * q.layout.dp), knob
 
 
 def _sequence_bytes(q: MemoryQuestion, tokens: int) -> int:

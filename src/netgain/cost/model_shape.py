@@ -4,7 +4,6 @@ Parameters are counted by part, exactly, biases and norms included. Sources: the
 of Hugging Face transformers for each architecture, and the papers named at each class.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -223,12 +222,6 @@ class ModelShape:
         """Active parameters that are multiplied: an untied embedding table is only looked up."""
         table = (self.vocab + self.positions) * self.hidden
         return self.active_parameters - (self.positions * self.hidden if self.tied else table)
-
-    def each_layer(self) -> Iterator[LayerGroup]:
-        """Every layer's group, one by one, in order of the groups."""
-        for group in self.groups:
-            for _ in range(group.count):
-                yield group
 
 
 def attention_parameters(attention: Attention, hidden: int) -> int:

@@ -17,7 +17,7 @@ def training_bubble(stages: int, microbatches: int) -> float:
 
 def steady_bubble(stage_s: Sequence[float]) -> float:
     """Idle share with at least as many steps in flight as stages: 1 - mean / max stage time."""
-    slowest = positive("slowest stage", max(stage_s))
+    slowest = positive("slowest stage", max(stage_s, default=0.0))
     return 1.0 - sum(stage_s) / len(stage_s) / slowest
 
 

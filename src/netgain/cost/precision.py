@@ -94,11 +94,26 @@ _WEIGHT_ALIASES: Final = {
     "4bit": "int4",
     "8bit": "int8",
     "fp4": "nvfp4",
+    "nf4": "int4",
+    "bnb": "int4",
+    "awqint4": "int4",
+    "gptqint4": "int4",
+    "q2ks": "q2_k",
+    "q3ks": "q3_k",
+    "q3km": "q3_k",
+    "q3kl": "q3_k",
     "q4km": "q4_k",
     "q4ks": "q4_k",
     "q5km": "q5_k",
+    "q5ks": "q5_k",
     "q80": "q8_0",
 }
+
+
+def is_weight_format(name: str) -> bool:
+    """Whether a weight format answers to this name."""
+    key = normalised(name)
+    return key in _WEIGHT_ALIASES or any(key == normalised(fmt.name) for fmt in WEIGHT_FORMATS)
 
 
 def weight_format(name: str) -> WeightFormat:

@@ -6,7 +6,7 @@ Sources: Little's law; Pollaczek-Khinchine (M/G/1); Erlang C and Allen-Cunneen (
 import math
 from dataclasses import dataclass
 
-from netgain.cost.bounds import at_least_zero, count, positive
+from netgain.cost.bounds import at_least_zero, below_one, count, positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class Service:
 
     @classmethod
     def of(cls, seconds: list[float]) -> "Service":
-        """From observed service times."""
+        """From observed service times. Raises `ConfigurationError` where there are none."""
+        count("observed service times", len(seconds))
         mean = sum(seconds) / len(seconds)
         variance = sum((value - mean) ** 2 for value in seconds) / len(seconds)
         return cls(mean, variance / mean**2)
@@ -70,6 +71,7 @@ def wait_quantile_s(rate_per_s: float, service: Service, share: float, servers: 
 
     Exact for M/M/c; for other service times the tail's mean is that of `waiting_s`.
     """
+    below_one("share", share)
     load = utilisation(rate_per_s, service, servers)
     if load >= 1:
         return math.inf

@@ -155,7 +155,7 @@ class IterationTimes:
 
     def step_ratio(self, depth: int) -> float:
         """An iteration's time over a plain step's."""
-        return self.iteration_s(depth) / self.decode_s
+        return self.iteration_s(depth) / positive("decode_s", self.decode_s)
 
 
 def batch_speed_up(tokens: float, depth: int, times: IterationTimes) -> float:

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from enum import Enum, auto
+from typing import Final, TypeAlias
 
 from netgain.cost.layout import Layout
 from netgain.cost.memory import (
@@ -19,6 +20,23 @@ from netgain.errors import ConfigurationError
 from netgain.hardware.device import Device, Family, Precision
 
 _PCIE_DOMAIN: Final = 8
+
+
+class _Kind(Enum):
+    UTILISATION = auto()
+    SMALLER_STEPS = auto()
+    LENGTH = auto()
+    KV = auto()
+    FEWER = auto()
+    SHORTER = auto()
+    WEIGHTS = auto()
+    BOTH = auto()
+    MORE_DEVICES = auto()
+    OTHER_DEVICE = auto()
+
+
+_PARTS: Final = {_Kind.BOTH: (_Kind.KV, _Kind.WEIGHTS)}
+_Candidate: TypeAlias = tuple[_Kind, str, str, MemoryQuestion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +55,25 @@ def ways_out(
     """The `most` cheapest changes after which everything wanted fits.
 
     From cheap to dear: knobs, narrower keys and values, less traffic, narrower weights, both
-    together, more devices of this kind, another device out of `others`. Kinds of change that do not
+    together, more devices of this kind, another device out of `others`. Of each kind the cheapest
+    one; a second of a kind only where fewer than `most` kinds help. Kinds of change that do not
     help are left out, so fewer may come back.
     """
-    found: list[WayOut] = []
-    for change, costs, candidate in _candidates(question, others):
+    first: list[tuple[int, WayOut]] = []
+    again: list[tuple[int, WayOut]] = []
+    seen: set[_Kind] = set()
+    for place, (kind, change, costs, candidate) in enumerate(_candidates(question, others)):
         plan = plan_memory(candidate)
-        if plan.fits and plan.starts:
-            found.append(WayOut(change, costs, candidate, plan))
-            if len(found) == most:
-                break
-    return tuple(found)
+        if not (plan.fits and plan.starts):
+            continue
+        # Two changes where one of them is enough are a second of its kind.
+        known = {kind, *_PARTS.get(kind, ())} & seen
+        (again if known else first).append((place, WayOut(change, costs, candidate, plan)))
+        seen.add(kind)
+        if len(first) == most:
+            break
+    chosen = first + again[: most - len(first)]
+    return tuple(way for _, way in sorted(chosen, key=lambda numbered: numbered[0]))
 
 
 def fewest_devices(question: MemoryQuestion, device: Device | None = None) -> Layout | None:
@@ -76,17 +102,21 @@ def fewest_devices(question: MemoryQuestion, device: Device | None = None) -> La
     return best
 
 
-def _candidates(
-    q: MemoryQuestion, others: Sequence[Device]
-) -> Iterator[tuple[str, str, MemoryQuestion]]:
+def _candidates(q: MemoryQuestion, others: Sequence[Device]) -> Iterator[_Candidate]:
     yield from _knobs(q)
     narrow_kv = _narrower_kv(q)
     for kv, cost in narrow_kv:
-        yield f"keep keys and values in {kv.name} (--kv-dtype {kv.name})", cost, replace(q, kv=kv)
+        yield (
+            _Kind.KV,
+            f"keep keys and values in {kv.name} (--kv-dtype {kv.name})",
+            cost,
+            replace(q, kv=kv),
+        )
     yield from _less_traffic(q)
     narrow_weights = _narrower_weights(q)
     for weights, cost in narrow_weights:
         yield (
+            _Kind.WEIGHTS,
             f"keep weights in {weights.name} (--weights {weights.name})",
             cost,
             replace(q, weights=weights),
@@ -94,6 +124,7 @@ def _candidates(
     for weights, cost in narrow_weights[:2]:
         for kv, _ in narrow_kv[:1]:
             yield (
+                _Kind.BOTH,
                 f"weights in {weights.name} and keys and values in {kv.name} "
                 f"(--weights {weights.name} --kv-dtype {kv.name})",
                 f"{cost}; narrower keys and values too",
@@ -103,10 +134,11 @@ def _candidates(
     yield from _other_devices(q, others)
 
 
-def _knobs(q: MemoryQuestion) -> Iterator[tuple[str, str, MemoryQuestion]]:
+def _knobs(q: MemoryQuestion) -> Iterator[_Candidate]:
     serving = q.serving
     if serving.utilisation < 0.95:
         yield (
+            _Kind.UTILISATION,
             "use more of the memory (--utilisation 0.95)",
             "less margin for what was assumed: watch the peak",
             with_serving(q, replace(serving, utilisation=0.95)),
@@ -114,6 +146,7 @@ def _knobs(q: MemoryQuestion) -> Iterator[tuple[str, str, MemoryQuestion]]:
     for tokens in (4096, 2048, 1024, 512):
         if q.sequences <= tokens < serving.max_batched_tokens:
             yield (
+                _Kind.SMALLER_STEPS,
                 f"smaller steps (--max-batched-tokens {tokens})",
                 "long prompts take more steps: a later first token",
                 with_serving(q, replace(serving, max_batched_tokens=tokens)),
@@ -121,12 +154,14 @@ def _knobs(q: MemoryQuestion) -> Iterator[tuple[str, str, MemoryQuestion]]:
     longest = largest_model_len(q)
     if q.tokens <= longest < q.max_model_len:
         yield (
+            _Kind.LENGTH,
             f"a shorter longest sequence (--max-model-len {longest})",
             f"requests beyond {longest:,} tokens are refused",
             with_serving(q, replace(serving, max_model_len=longest)),
         )
     if q.max_model_len < q.tokens:
         yield (
+            _Kind.LENGTH,
             f"admit the length that is wanted (--max-model-len {q.tokens})",
             "fewer short sequences fit beside a long one",
             with_serving(q, replace(serving, max_model_len=q.tokens)),
@@ -142,11 +177,12 @@ def _narrower_kv(q: MemoryQuestion) -> list[tuple[KVFormat, str]]:
     return [(kv, f"{share} the bytes; measure quality, and short contexts may get slower")]
 
 
-def _less_traffic(q: MemoryQuestion) -> Iterator[tuple[str, str, MemoryQuestion]]:
+def _less_traffic(q: MemoryQuestion) -> Iterator[_Candidate]:
     plan = plan_memory(q)
     fit = min(plan.capacity_sequences, q.sequences)
     if 0 < fit < q.sequences:
         yield (
+            _Kind.FEWER,
             f"fewer sequences at once (--batch {fit})",
             f"the other {q.sequences - fit} wait: longer queues, lower throughput",
             replace(q, sequences=fit),
@@ -155,6 +191,7 @@ def _less_traffic(q: MemoryQuestion) -> Iterator[tuple[str, str, MemoryQuestion]
     longest = largest_model_len(replace(one, tokens=q.shape.max_positions))
     if longest and longest < q.tokens:
         yield (
+            _Kind.SHORTER,
             f"one sequence of at most {longest:,} tokens (--batch 1 --kv-length {longest})",
             "longer sequences are refused",
             replace(one, tokens=longest),
@@ -173,21 +210,20 @@ def _narrower_weights(q: MemoryQuestion) -> list[tuple[WeightFormat, str]]:
     ]
 
 
-def _more_devices(q: MemoryQuestion) -> Iterator[tuple[str, str, MemoryQuestion]]:
+def _more_devices(q: MemoryQuestion) -> Iterator[_Candidate]:
     layout = fewest_devices(q)
     if layout is None or layout.devices <= q.layout.devices:
         return
     joined = "collectives in every layer" if layout.tp > 1 else "stages that wait for each other"
     yield (
+        _Kind.MORE_DEVICES,
         f"{layout.devices} x {q.device.name} ({_flags(layout)})",
         f"{layout.devices - q.layout.devices} more, and {joined}",
         replace(q, layout=layout),
     )
 
 
-def _other_devices(
-    q: MemoryQuestion, others: Sequence[Device]
-) -> Iterator[tuple[str, str, MemoryQuestion]]:
+def _other_devices(q: MemoryQuestion, others: Sequence[Device]) -> Iterator[_Candidate]:
     """Larger devices that hold it alone, the same vendor's first; else the fewest of any."""
     accelerators = sorted(
         (d for d in others if d.family is not Family.CPU and d.name != q.device.name),
@@ -202,7 +238,12 @@ def _other_devices(
             continue
         sizes.add(device.memory_bytes.value)
         moves = f"; software moves to {device.software}" if device.software != software else ""
-        yield f"one {device.name} (--on {device.name})", f"another device{moves}", candidate
+        yield (
+            _Kind.OTHER_DEVICE,
+            f"one {device.name} (--on {device.name})",
+            f"another device{moves}",
+            candidate,
+        )
     if sizes:
         return
     fits = [
@@ -212,6 +253,7 @@ def _other_devices(
     ]
     for count, _, device, layout in sorted(fits, key=lambda fit: fit[:2])[:3]:
         yield (
+            _Kind.OTHER_DEVICE,
             f"{count} x {device.name} (--on {device.name} {_flags(layout)})",
             f"{count} of another device, joined",
             replace(q, device=device, layout=layout),

@@ -49,9 +49,9 @@ _MARGIN: Final = 1.5
 class RunPlan:
     """One run: what is sent, how, and what the server's prefix cache holds when it begins.
 
-    `warm_up` makes, from the run's writer and seed, what is sent before it and is no part of it;
-    None, and a warm cache: what the run itself will send. `duration_s`, `requests` or the workload
-    bound the run.
+    `warm_up` makes, from the run's writer and seed, what is sent before it and is no part of it,
+    whatever state is declared; None, and a warm cache: what the run itself will send. `duration_s`,
+    `requests` or the workload bound the run.
     """
 
     workload: Workload
@@ -107,17 +107,20 @@ class Bench:
         chat = self._target.api is Api.CHAT
         writer = PromptWriter(self._counter, chat=chat, nonce=prepared.nonce)
         source = plan.workload.conversations(writer, plan.seed)
-        warmed: list[Conversation] = []
-        if plan.cache is CacheState.WARM:
-            if plan.warm_up is None:
-                made = list(itertools.islice(source, _needed(plan)))
-                source, warmed = iter(made), list(warming(made))
-            else:
-                warmed = list(plan.warm_up(writer, plan.seed))
-            self._warm(plan, warmed)
-        elif isinstance(plan.load, OpenLoad) and not isinstance(self._counter, LocalCounter):
+        counts_on_the_server = not isinstance(self._counter, LocalCounter)
+        warms_itself = plan.cache is CacheState.WARM and plan.warm_up is None
+        made: list[Conversation] = []
+        if warms_itself or (isinstance(plan.load, OpenLoad) and counts_on_the_server):
             # Whoever counts on the server must not do so while it is measured.
-            source = iter(list(itertools.islice(source, _needed(plan))))
+            made = list(itertools.islice(source, _needed(plan)))
+            source = iter(made)
+        warmed: list[Conversation] = []
+        if plan.warm_up is not None:
+            warmed = list(plan.warm_up(writer, plan.seed))
+        elif warms_itself:
+            warmed = list(warming(made))
+        if warmed:
+            self._warm(plan, warmed)
         sent: list[Conversation] = []
         before = self._control.counters()
         records: list[RequestRecord] = []
@@ -146,6 +149,7 @@ class Bench:
             notes=(
                 *plan.workload.notes,
                 *writer.notes,
+                *_repeat_notes(plan),
                 f"cache: {prepared.how}; {checked.text}",
             ),
             nonce=prepared.nonce,
@@ -236,6 +240,16 @@ def _needed(plan: RunPlan) -> int:
             "a warm cache needs to know what the run will send: give --requests, or a --rate"
         )
     return min(bounds)
+
+
+def _repeat_notes(plan: RunPlan) -> tuple[str, ...]:
+    """Where another seed gives no other prompts, and nothing empties the cache between runs."""
+    if plan.workload.distinct_by_seed or plan.cache is not CacheState.UNDECLARED:
+        return ()
+    return (
+        "the recorded prompts are the same for every seed: a repeat finds what the run before left "
+        "in the cache; say --cache cold",
+    )
 
 
 def _noted(source: Iterator[Conversation], sent: list[Conversation]) -> Iterator[Conversation]:

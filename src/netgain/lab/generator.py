@@ -15,7 +15,6 @@ from typing import Final
 from netgain.errors import NetgainError
 from netgain.lab.conversation import Conversation
 from netgain.lab.counting import CountTokens, recounted
-from netgain.lab.lag import LagMeter
 from netgain.lab.load_feed import load_feed
 from netgain.lab.load_messages import (
     Bye,
@@ -86,7 +85,6 @@ class _Run:
         self._started_unix_s = 0.0
         self._ended = Ended.COMPLETE
         self._reason = ""
-        self._lag = LagMeter()
         self._errors: Counter[ErrorKind] = Counter()
         self._requests = self._tokens = self._unconnected = 0
         self._lag_sum_s = 0.0
@@ -126,7 +124,6 @@ class _Run:
             workers=count,
             cpu_s=self._cpu_s + leading_cpu_s,
             leading_cpu_s=leading_cpu_s,
-            lag=self._lag.lag(),
         )
 
     def _start_worker(self, number: int, count: int) -> None:
@@ -215,7 +212,6 @@ class _Run:
         record = done.record
         if self._count_tokens is not None:
             record = recounted(record, done.texts, self._count_tokens)
-        self._lag.add(record)
         self._requests += 1
         self._tokens += record.output_tokens
         self._last_end_s = max(self._last_end_s, record.end_s or 0.0)

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from netgain.errors import ConfigurationError
 from netgain.lab.arrivals import Arrivals
-from netgain.lab.lag import Lag
 from netgain.lab.record import ErrorKind, RequestRecord
 from netgain.lab.run_header import LoadKind
 from netgain.lab.target import Target
@@ -114,7 +113,7 @@ class LoadOutcome:
 
     `reason` says more where it did not end by itself. `length_s`: from zero to the last record.
     `cpu_s`: CPU seconds the generator used within it, `leading_cpu_s` of them the process that
-    took the records in. `lag`: None when nothing was sent.
+    took the records in.
     """
 
     ended: Ended
@@ -126,7 +125,6 @@ class LoadOutcome:
     workers: int
     cpu_s: float
     leading_cpu_s: float
-    lag: Lag | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 A pure state machine says which run it wants next; whoever drives it makes the run and tells. First
 the answer is bracketed by doubling or halving, then the bracket is bisected (geometrically, since
-rates are ratios). No rate is accepted from one run, and the rate that would be the answer must hold
-in longer runs as well: just above capacity a queue grows so slowly that a short run looks fine.
+rates are ratios). No rate is accepted from one run. Where the runs so far do not tell, the next is
+twice as long; and the rate that would be the answer must hold in longer runs as well: just above
+capacity a queue grows so slowly that a short run looks fine.
 """
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import NormalDist
@@ -19,7 +20,7 @@ from netgain.lab.metrics.run_metrics import RunMetrics
 from netgain.lab.rate_point import RatePoint, RunAtRate, Verdict
 
 _MOST_DURATION: Final = 8.0
-"""A run is lengthened to at most this many times the search's duration."""
+"""A run at a low rate is lengthened to at most this many times the search's duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class SearchLimits:
     `first`: the rate tried first, requests/s. The answer lies in [`lowest`, `highest`].
     `precision`: stop when the bracket's upper end is at most this share above the lower.
     `duration_s`: of a run (longer at rates so low that it would hold too few requests).
-    `fewest_runs`, `most_runs`: at one rate. `confirming`: how many times as long the confirming
+    `fewest_runs`, `most_runs`: at one rate, each beyond the fewest twice as long as the one before.
+    `confirming`: how many times as long the confirming
     runs are. `budget_runs`, `budget_s`: over the whole search, in runs and in seconds of load.
     """
 
@@ -199,7 +201,15 @@ class RateSearch:
         # A quarter of a run may go to warm-up.
         enough_s = 1.5 * per_run / self._rate
         duration_s = min(max(limits.duration_s, enough_s), _MOST_DURATION * limits.duration_s)
-        return duration_s * (limits.confirming if self._confirming else 1.0)
+        doublings = max(0, self._made() - limits.fewest_runs + 1)
+        return duration_s * 2.0**doublings * (limits.confirming if self._confirming else 1.0)
+
+    def _made(self) -> int:
+        """Runs at the present rate, of the present kind."""
+        tried = self._tried.get(self._rate)
+        if tried is None:
+            return 0
+        return len(tried.long if self._confirming else tried.short)
 
     def _point(self, rate: float) -> RatePoint:
         """All runs at a rate; long runs decide alone once there are any."""
@@ -209,10 +219,8 @@ class RateSearch:
         return RatePoint.judge(rate, deciding, self._demanded, fewest)
 
     def _decide(self) -> None:
-        tried = self._tried[self._rate]
         point = self._point(self._rate)
-        made = len(tried.long if self._confirming else tried.short)
-        if point.verdict is Verdict.UNDECIDED and made < self._limits.most_runs:
+        if point.verdict is Verdict.UNDECIDED and self._made() < self._limits.most_runs:
             return
         self._confirming = False
         self._move()
@@ -294,24 +302,19 @@ def requests_needed(demanded: float) -> int:
     return math.ceil(z * z * demanded / (1 - demanded)) if demanded < 1 else 10_000
 
 
-async def find_rate(
-    measure: Callable[[Ask], Awaitable[RunMetrics]],
+def find_rate(
+    measure: Callable[[Ask], RunMetrics],
     demanded: float,
     limits: SearchLimits | None = None,
-    on_point: Callable[[RatePoint], None] | None = None,
 ) -> RateAnswer:
     """Drives a search with `measure`, which makes a run and computes its metrics with the SLO.
 
     A `NetgainError` from a run ends the search; what was found until then is in the answer.
-    `on_point` hears of the rate's state after every run.
     """
     search = RateSearch(demanded, limits)
     while (ask := search.wants()) is not None:
         try:
-            search.tell(ask, await measure(ask))
+            search.tell(ask, measure(ask))
         except NetgainError as error:
             search.stop(str(error))
-            break
-        if on_point is not None:
-            on_point(next(p for p in search.answer().curve if p.rate == ask.rate))
     return search.answer()

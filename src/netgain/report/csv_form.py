@@ -13,9 +13,10 @@ def table_csv(table: Table) -> str:
     """A line of column keys, then the rows; what is not there or not finite is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.key for column in table.columns])
+    keys = [key for column in table.columns for key in column.keys]
+    writer.writerow(keys)
     for row in table.rows:
-        writer.writerow([_cell(row.get(column.key)) for column in table.columns])
+        writer.writerow([_cell(row.get(key)) for key in keys])
     return text.getvalue()
 
 

@@ -35,6 +35,14 @@ _MEANINGS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class Interval:
+    """Confidence bounds at 95 %, in the number's own unit; None where the sample gives none."""
+
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """One number, what it is, and how it came about.
 
@@ -43,7 +51,7 @@ class Figure:
     "requests/s", "FLOP", "FLOP/s", "bytes/s", "FLOP/byte", "W", "$", "ratio", "fraction" (shown as
     per cent), "") or other text.
     `arithmetic` is the formula with its numbers filled in, for --explain; `source` where the
-    formula or the fact comes from.
+    formula or the fact comes from. `interval`: how well a sampled number is known.
     """
 
     name: str
@@ -53,16 +61,51 @@ class Figure:
     basis: Basis
     arithmetic: str = ""
     source: str = ""
+    interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A table's column: its key in every row, its heading, its unit, what its numbers are."""
+    """A table's column: its key in every row, its heading, its unit, what its numbers are.
+
+    `group` is the heading above it where the table stands on its side. `sure` is the key of a cell
+    that says in a word how sure this column's cell of the same row is (see `Table.signs`).
+
+    With `bounds`, the keys of two numbers in every row, it shows the range between them instead.
+    """
 
     key: str
     label: str
     unit: str = ""
     basis: Basis | None = None
+    group: str = ""
+    sure: str = ""
+    bounds: tuple[str, str] | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What of a row it shows."""
+        return self.bounds or (self.key,)
+
+
+class Form(StrEnum):
+    """How people are shown a table; programs get the same rows from all of them."""
+
+    ROWS = "rows"
+    """One line a row."""
+    SIDE_BY_SIDE = "side by side"
+    """Few rows, many columns: rows stand beside each other, one line a column with its unit."""
+    NOTES = "notes"
+    """A list, the first column in front: long texts. On a terminal only with --explain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A short sign behind a number for a word in its row, and what it means."""
+
+    word: str
+    sign: str
+    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +116,8 @@ class Table:
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Cell], ...]
+    form: Form = Form.ROWS
+    signs: tuple[Sign, ...] = ()
 
 
 class Mark(StrEnum):

@@ -47,7 +47,7 @@ def plain(value: Cell) -> Cell:
 
 
 def _figure(figure: Figure) -> dict[str, Json]:
-    return {
+    value: dict[str, Json] = {
         "value": plain(figure.value),
         "unit": figure.unit,
         "basis": figure.basis.value,
@@ -55,22 +55,36 @@ def _figure(figure: Figure) -> dict[str, Json]:
         "arithmetic": figure.arithmetic,
         "source": figure.source,
     }
+    if figure.interval is not None:
+        value |= {"low": plain(figure.interval.low), "high": plain(figure.interval.high)}
+    return value
 
 
 def _table(table: Table) -> dict[str, Json]:
     return {
         "title": table.title,
         "columns": [_column(column) for column in table.columns],
-        "rows": [
-            {column.key: plain(row.get(column.key)) for column in table.columns}
-            for row in table.rows
-        ],
+        "rows": [_row(table, row) for row in table.rows],
     }
+
+
+def _row(table: Table, row: Mapping[str, Cell]) -> dict[str, Json]:
+    keys = [key for column in table.columns for key in column.keys]
+    sure = [column.sure for column in table.columns if column.sure in row]
+    return {key: plain(row.get(key)) for key in (*keys, *sure)}
 
 
 def _column(column: Column) -> dict[str, Json]:
     basis = None if column.basis is None else column.basis.value
-    return {"key": column.key, "label": column.label, "unit": column.unit, "basis": basis}
+    value: dict[str, Json] = {
+        "key": column.key,
+        "label": column.label,
+        "unit": column.unit,
+        "basis": basis,
+    }
+    if column.bounds is not None:
+        value["bounds"] = list(column.bounds)
+    return value
 
 
 def _chart(chart: Chart) -> dict[str, Json]:

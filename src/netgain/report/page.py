@@ -10,10 +10,12 @@ from typing import Final
 
 from netgain._version import __version__
 from netgain.report import contents
-from netgain.report.document import Basis, Cell, Chart, Column, Figure, Report, Section, Table
+from netgain.report.cells import cell_text, is_numeric
+from netgain.report.document import Basis, Chart, Figure, Form, Report, Section, Table
 from netgain.report.files import write_file
 from netgain.report.plotly_chart import plotly_chart
-from netgain.report.units import exact_count, quantity
+from netgain.report.side_by_side import side_by_side
+from netgain.report.units import bounds, exact_count, quantity
 
 _MANY_SECTIONS: Final = 3
 _POLICY: Final = (
@@ -115,6 +117,9 @@ def _figure(figure: Figure) -> Iterator[str]:
     )
     if exact:
         yield f'<dd class="count">{escape(exact)}</dd>\n'
+    if figure.interval is not None:
+        known = bounds(figure.interval.low, figure.interval.high, figure.unit)
+        yield f'<dd class="count">95 %: {escape(known)}</dd>\n'
     yield f"<dd>{_basis(figure.basis)}"
     if figure.arithmetic or figure.source:
         yield "\n<details><summary>How</summary>\n"
@@ -136,29 +141,51 @@ def _table(table: Table) -> Iterator[str]:
         f'<div class="card">\n<h3 id="table-{name}-title">{escape(table.title)}</h3>\n'
         # A region that scrolls must be reachable without a mouse.
         f'<div class="scroll" role="region" tabindex="0" aria-labelledby="table-{name}-title">\n'
-        f'<table id="table-{name}" aria-labelledby="table-{name}-title">\n<thead><tr>'
+        f'<table id="table-{name}" aria-labelledby="table-{name}-title">\n'
     )
-    numeric = [_is_numeric(table, column) for column in table.columns]
-    for column, is_numeric in zip(table.columns, numeric, strict=True):
+    yield from _beside(table) if table.form is Form.SIDE_BY_SIDE else _rows(table)
+    yield "</tbody>\n</table>\n</div>\n"
+    if table.form is Form.SIDE_BY_SIDE:
+        for sign in side_by_side(table).signs:
+            yield f"<p>{escape(sign.sign)} {escape(sign.meaning)}</p>\n"
+    yield "</div>\n"
+
+
+def _beside(table: Table) -> Iterator[str]:
+    turned = side_by_side(table)
+    yield f'<thead><tr><th scope="col">{escape(turned.corner)}</th>'
+    for head in turned.heads:
+        yield f'<th scope="col" class="number">{escape(head)}</th>'
+    yield "</tr></thead>\n<tbody>\n"
+    group = ""
+    for line in turned.lines:
+        if line.group and line.group != group:
+            span = len(turned.heads) + 1
+            yield f'<tr><th scope="colgroup" colspan="{span}">{escape(line.group)}</th></tr>\n'
+        group = line.group
+        basis = f" {_basis(line.column.basis)}" if line.column.basis else ""
+        yield f'<tr><th scope="row">{escape(line.label)}{basis}</th>'
+        for cell in line.cells:
+            yield f"<td{_side(line.numeric)}>{escape(cell)}</td>"
+        yield "</tr>\n"
+
+
+def _rows(table: Table) -> Iterator[str]:
+    yield "<thead><tr>"
+    numeric = [is_numeric(table, column) for column in table.columns]
+    for column, right in zip(table.columns, numeric, strict=True):
         basis = f"<br>{_basis(column.basis)}" if column.basis else ""
-        yield f'<th scope="col"{_side(is_numeric)}>{escape(column.label)}{basis}</th>'
+        yield f'<th scope="col"{_side(right)}>{escape(column.label)}{basis}</th>'
     yield "</tr></thead>\n<tbody>\n"
     for row in table.rows:
         yield "<tr>"
-        for column, is_numeric in zip(table.columns, numeric, strict=True):
-            text = quantity(row.get(column.key), column.unit)
-            yield f"<td{_side(is_numeric)}>{escape(text)}</td>"
+        for column, right in zip(table.columns, numeric, strict=True):
+            yield f"<td{_side(right)}>{escape(cell_text(column, row))}</td>"
         yield "</tr>\n"
-    yield "</tbody>\n</table>\n</div>\n</div>\n"
 
 
-def _is_numeric(table: Table, column: Column) -> bool:
-    values: list[Cell] = [row.get(column.key) for row in table.rows]
-    return all(value is None or isinstance(value, (int, float)) for value in values)
-
-
-def _side(is_numeric: bool) -> str:
-    return ' class="number"' if is_numeric else ""
+def _side(right: bool) -> str:
+    return ' class="number"' if right else ""
 
 
 def _chart(chart: Chart) -> str:

@@ -1,15 +1,18 @@
 """A report as terminal text: the answer first, every figure with what it is."""
 
 import io
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
 from netgain.report import contents
-from netgain.report.document import Basis, Cell, Chart, Column, Figure, Report, Section, Table
+from netgain.report.cells import cell_text, is_numeric
+from netgain.report.document import Basis, Chart, Column, Figure, Form, Report, Section, Table
 from netgain.report.printable import printable
-from netgain.report.units import exact_count, quantity
+from netgain.report.side_by_side import SideBySide, side_by_side
+from netgain.report.units import bounds, exact_count, quantity
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -21,6 +24,8 @@ _PLOT_WIDTH: Final = 100
 _NO_LIMIT: Final = 1_000_000
 _LONGEST_WORD: Final = 24
 """A text cell is at least as wide as its longest word, up to this; longer words are folded."""
+_WIDEST_LABEL: Final = 26
+"""Names of quantities are not broken up to this."""
 _GAP: Final = 2
 _STYLES: Final = {
     Basis.MEASURED: "green",
@@ -114,13 +119,21 @@ def report_text(
 def _section(page: _Page, section: Section, *, explain: bool, plot: bool) -> None:
     from rich.text import Text
 
+    hidden = not explain and all(table.form is Form.NOTES for table in section.tables)
+    if section.tables and hidden and not section.text and not section.figures:
+        return
     page.show("")
     page.show(Text(printable(section.heading), style="bold underline"))
     for paragraph in section.text:
         page.show(Text(printable(paragraph)))
     _figures(page, section.figures, explain=explain)
     for table in section.tables:
-        _table(page, table)
+        if table.form is Form.SIDE_BY_SIDE:
+            _beside(page, table)
+        elif table.form is Form.ROWS:
+            _table(page, table)
+        elif explain:
+            _notes(page, table)
     if plot:
         for chart in section.charts:
             _chart(page, chart)
@@ -142,19 +155,26 @@ def _figures(page: _Page, figures: Sequence[Figure], *, explain: bool) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = [(figure, _value_text(figure)) for figure in figures]
+    shown = [(figure, _value_text(figure), _known_text(figure)) for figure in figures]
     basis_width = max((len(figure.basis.value) for figure in figures), default=0)
-    value_width = max((len(value) for _, value in shown), default=0)
+    value_width = max((len(value) for _, value, _ in shown), default=0)
     value_width = min(value_width, page.prose // 2)
+    known_width = max((len(known) for _, _, known in shown), default=0)
     label_width = max((len(figure.label) for figure in figures), default=0)
-    label_width = max(min(label_width, page.prose - value_width - basis_width - 3 * _GAP), 8)
-    for figure, value in shown:
+    others = value_width + known_width + basis_width + 4 * _GAP
+    if page.prose - others < _LONGEST_WORD:
+        others, known_width = others - known_width - _GAP, 0
+    label_width = max(min(label_width, page.prose - others), 8)
+    for figure, value, known in shown:
         row = RichTable.grid(padding=(0, _GAP, 0, 0))
         row.add_column(width=label_width, overflow="fold")
         row.add_column(width=value_width, justify="right", overflow="fold")
+        cells = [Text(printable(figure.label)), Text(value, style="bold")]
+        if known_width:
+            row.add_column(width=known_width, no_wrap=True)
+            cells.append(Text(known))
         row.add_column(width=basis_width, no_wrap=True)
-        basis = Text(figure.basis.value, style=_STYLES[figure.basis])
-        row.add_row(Text(printable(figure.label)), Text(value, style="bold"), basis)
+        row.add_row(*cells, Text(figure.basis.value, style=_STYLES[figure.basis]))
         page.show(row)
         if explain:
             for line in _explanation(figure):
@@ -167,6 +187,13 @@ def _value_text(figure: Figure) -> str:
     return f"{value} ({exact})" if exact else value
 
 
+def _known_text(figure: Figure) -> str:
+    """The interval, in brackets."""
+    if figure.interval is None:
+        return ""
+    return f"[{printable(bounds(figure.interval.low, figure.interval.high, figure.unit))}]"
+
+
 def _explanation(figure: Figure) -> Iterator[str]:
     if figure.arithmetic:
         yield f"= {figure.arithmetic}"
@@ -174,7 +201,8 @@ def _explanation(figure: Figure) -> Iterator[str]:
         yield f"source: {figure.source}"
 
 
-def _table(page: _Page, table: Table) -> None:
+def _title(page: _Page, table: Table) -> bool:
+    """Shows it, with what all numbers are; True where columns differ in that and must say it."""
     from rich.text import Text
 
     bases = {column.basis for column in table.columns if column.basis is not None}
@@ -184,20 +212,83 @@ def _table(page: _Page, table: Table) -> None:
         title.append(f" ({basis.value})", style=_STYLES[basis])
     page.show("")
     page.show(title)
-    cells = [
-        [printable(quantity(row.get(column.key), column.unit)) for column in table.columns]
-        for row in table.rows
+    return len(bases) > 1
+
+
+def _notes(page: _Page, table: Table) -> None:
+    from rich.text import Text
+
+    _title(page, table)
+    for row in table.rows:
+        head, *texts = [quantity(row.get(c.key), c.unit) for c in table.columns if row.get(c.key)]
+        page.show(Text(f"{printable(head)}: {printable('; '.join(texts))}"))
+
+
+def _beside(page: _Page, table: Table) -> None:
+    from rich.text import Text
+
+    with_basis = _title(page, table)
+    turned = side_by_side(table)
+    cells = list(_beside_rows(turned, with_basis=with_basis))
+    heads = [printable(turned.corner), *(printable(head) for head in turned.heads)]
+    least = [
+        _least_width([head, *(row[i] for row in cells)], whole=False)
+        for i, head in enumerate(heads)
     ]
-    heads = [_heading(column, with_basis=len(bases) > 1) for column in table.columns]
-    numeric = [_is_numeric(table, column) for column in table.columns]
+    least[0] = min(max(len(row[0]) for row in cells), _WIDEST_LABEL) if cells else least[0]
+    # A number must not break at the blank before its sign.
+    for index in range(1, len(heads)):
+        numbers = [len(line.cells[index - 1]) for line in turned.lines if line.numeric]
+        least[index] = max([least[index], *numbers])
+    _blocks_of(page, heads, cells, [False, *[True] * len(turned.heads)], least)
+    for sign in turned.signs:
+        page.show(Text(f"{sign.sign} {sign.meaning}"))
+
+
+def _beside_rows(turned: SideBySide, *, with_basis: bool) -> Iterator[list[str]]:
+    group = ""
+    for line in turned.lines:
+        if line.group and line.group != group:
+            yield [f"{printable(line.group)}:", *[""] * len(turned.heads)]
+        group = line.group
+        basis = line.column.basis
+        label = f"{line.label} ({basis.value})" if with_basis and basis else line.label
+        indent = "  " if group else ""
+        yield [indent + printable(label), *(printable(cell) for cell in line.cells)]
+
+
+def _table(page: _Page, table: Table) -> None:
+    with_basis = _title(page, table)
+    cells = [[printable(cell_text(column, row)) for column in table.columns] for row in table.rows]
+    heads = [_heading(column, with_basis=with_basis) for column in table.columns]
+    numeric = [is_numeric(table, column) for column in table.columns]
     least = [
         _least_width([heads[i], *(row[i] for row in cells)], whole=numeric[i])
         for i in range(len(table.columns))
     ]
+    natural = _natural(heads, cells)
+    least[0] = max(least[0], min(natural[0], _LONGEST_WORD))  # a row's name is read first
+    _blocks_of(page, heads, cells, numeric, least)
+
+
+def _blocks_of(
+    page: _Page,
+    heads: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    numeric: Sequence[bool],
+    least: Sequence[int],
+) -> None:
+    natural = _natural(heads, cells)
     for columns in _blocks(least, page.width):
-        grid = _grid(columns, heads, cells, numeric, least)
-        natural = page.console.measure(grid).maximum
-        page.show(grid, width=natural if page.width is None else min(natural, page.width))
+        widths = _widths([natural[i] for i in columns], [least[i] for i in columns], page.width)
+        page.show(_grid(columns, heads, cells, numeric, widths), width=_NO_LIMIT)
+
+
+def _natural(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [
+        max(1, *(len(line) for text in (head, *(row[i] for row in cells)) for line in _lines(text)))
+        for i, head in enumerate(heads)
+    ]
 
 
 def _heading(column: Column, *, with_basis: bool) -> str:
@@ -205,9 +296,26 @@ def _heading(column: Column, *, with_basis: bool) -> str:
     return f"{label}\n{column.basis.value}" if with_basis and column.basis else label
 
 
-def _is_numeric(table: Table, column: Column) -> bool:
-    values: list[Cell] = [row.get(column.key) for row in table.rows]
-    return all(value is None or isinstance(value, (int, float)) for value in values)
+def _lines(text: str) -> list[str]:
+    return text.split("\n")
+
+
+def _widths(natural: Sequence[int], least: Sequence[int], width: int | None) -> list[int]:
+    """Columns side by side within `width`: as wide as they are, or else no narrower than `least`
+    while that fits, and what is left goes to those that need the least more.
+    """
+    if width is None:
+        return list(natural)
+    widths = [min(pair) for pair in zip(natural, least, strict=True)]
+    spare = width - sum(widths) - _GAP * (len(widths) - 1)
+    for i in sorted(range(len(widths)), key=lambda i: natural[i] - widths[i]):
+        more = max(0, min(natural[i] - widths[i], spare))
+        widths[i] += more
+        spare -= more
+    while spare < 0 and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+        spare += 1
+    return widths
 
 
 def _least_width(texts: Sequence[str], *, whole: bool) -> int:
@@ -219,18 +327,27 @@ def _least_width(texts: Sequence[str], *, whole: bool) -> int:
     return widest if whole else min(widest, _LONGEST_WORD)
 
 
-def _blocks(least: Sequence[int], width: int | None) -> Iterator[list[int]]:
-    """Columns that fit side by side; where not all do, each block begins with the first."""
+def _blocks(least: Sequence[int], width: int | None) -> list[list[int]]:
+    """Columns that fit side by side; where not all do, each block begins with the first.
+
+    Blocks are about equally wide: no last column stands alone.
+    """
     if width is None or sum(w + _GAP for w in least) <= width:
-        yield list(range(len(least)))
-        return
-    block = [0]
+        return [list(range(len(least)))]
+    blocks = _filled(least, width, len(least))
+    return _filled(least, width, math.ceil((len(least) - 1) / len(blocks)))
+
+
+def _filled(least: Sequence[int], width: int, most: int) -> list[list[int]]:
+    """Blocks of at most so many columns beside the first, as full as they go."""
+    blocks = [[0]]
     for index in range(1, len(least)):
-        if len(block) > 1 and sum(least[i] + _GAP for i in (*block, index)) > width:
-            yield block
-            block = [0]
-        block.append(index)
-    yield block
+        block = blocks[-1]
+        over = sum(least[i] + _GAP for i in (*block, index)) > width
+        if len(block) > 1 and (over or len(block) > most):
+            blocks.append([0])
+        blocks[-1].append(index)
+    return blocks
 
 
 def _grid(
@@ -238,7 +355,7 @@ def _grid(
     heads: Sequence[str],
     cells: Sequence[Sequence[str]],
     numeric: Sequence[bool],
-    least: Sequence[int],
+    widths: Sequence[int],
 ) -> "RichTable":
     from rich import box
     from rich.table import Table as RichTable
@@ -247,11 +364,11 @@ def _grid(
     # The box's own divider is one of the blanks between columns.
     padding = (0, _GAP - 1, 0, 0)
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=padding, pad_edge=False)
-    for index in columns:
+    for index, width in zip(columns, widths, strict=True):
         grid.add_column(
             Text(heads[index]),
             justify="right" if numeric[index] else "left",
-            min_width=least[index],
+            width=width,
             overflow="fold",
             vertical="bottom" if numeric[index] else "top",
         )

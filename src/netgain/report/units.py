@@ -1,13 +1,17 @@
 """Numbers for people: scaled, four significant digits, nothing counted rounded away."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from netgain.report.document import Cell
 
 NOTHING: Final = "–"  # noqa: RUF001 (a dash is what a table's empty cell shows)
+_TO: Final = "–"  # noqa: RUF001 (between two numbers)
 _DIGITS: Final = 4
+_DIGITS_OF_BOUNDS: Final = (3, 4, 5)
+"""As few as tell the two apart."""
 
 _BINARY: Final = (
     (1.0, "B"),
@@ -44,6 +48,8 @@ _SI_UNITS: Final = {
     "bit/s": "bit/s",
     "FLOP": "FLOP",
     "FLOP/s": "FLOP/s",
+    "FLOP/s/W": "FLOP/s/W",
+    "bytes/s/W": "B/s/W",
     "OP/s": "OP/s",
     "W": "W",
     "J": "J",
@@ -83,6 +89,19 @@ def scale_for(unit: str, magnitude: float) -> Scale:
     return Scale(1.0, unit)
 
 
+def shared_scale(unit: str, values: Sequence[float]) -> Scale:
+    """The scale in which these values read well side by side.
+
+    That of the smallest, or of the smallest that leaves most of them below 10,000.
+    """
+    sizes = sorted(abs(value) for value in values if value and math.isfinite(value))
+    if not sizes:
+        return scale_for(unit, 0.0)
+    median = sizes[(len(sizes) - 1) // 2]
+    scales = [scale_for(unit, size) for size in sizes]
+    return next((scale for scale in scales if median / scale.factor < 10_000), scales[-1])
+
+
 def number(value: float) -> str:
     """A bare number: whole numbers exact with separators, others to four significant digits."""
     if isinstance(value, int):
@@ -120,6 +139,28 @@ def quantity(value: Cell, unit: str = "") -> str:
     return f"{number(scaled)} {scale.unit}"
 
 
+def bounds(low: Cell, high: Cell, unit: str = "") -> str:
+    """A range as people read it, in one unit: `150-152 ms`, `≥ 150 ms` where it has no end."""
+    numbers = [
+        None if not isinstance(bound, (int, float)) or math.isnan(bound) else float(bound)
+        for bound in (low, high)
+    ]
+    known = [bound for bound in numbers if bound is not None]
+    if not known:
+        return NOTHING
+    scale = scale_for(unit, max(known, key=abs))
+    texts = [""]
+    for digits in _DIGITS_OF_BOUNDS:
+        texts = [_short(bound / scale.factor, digits) for bound in known]
+        if len(set(texts)) == len(set(known)):
+            break
+    if len(known) == 1:
+        text = f"{'≥' if numbers[1] is None else '≤'} {texts[0]}"
+    else:
+        text = texts[0] if texts[0] == texts[1] else _TO.join(texts)
+    return f"{text} {scale.unit}" if scale.unit and unit != "ratio" else text
+
+
 def exact_count(value: Cell, unit: str) -> str:
     """The unscaled form of a counted value that `quantity` shows scaled; otherwise empty."""
     if isinstance(value, bool) or not isinstance(value, int):
@@ -129,6 +170,12 @@ def exact_count(value: Cell, unit: str) -> str:
         return ""
     base = unit.replace("bytes", "B", 1) if unit.startswith("bytes") else unit
     return f"{value:,} {base}"
+
+
+def _short(value: float, digits: int) -> str:
+    if not math.isfinite(value) or abs(value) >= 1000:
+        return number(value)
+    return f"{value:.{digits}g}"
 
 
 def _step(steps: tuple[tuple[float, str], ...], size: float, base: float) -> tuple[float, str]:

@@ -6,6 +6,7 @@ from netgain.cost.claim import Claim
 from netgain.cost.claim_text import read_claim
 from netgain.cost.known_models import known_shape
 from netgain.cost.layout import Layout
+from netgain.cost.memory import Serving
 from netgain.cost.model_shape import ModelShape
 from netgain.cost.planner.check_plan import plan_check
 from netgain.cost.planner.compare_plan import CompareAsk, plan_comparison
@@ -118,6 +119,23 @@ def test_a_failure_names_the_shortfall_and_three_ways_out() -> None:
     assert isinstance(failure, CapacityError)
     assert failure.shortfall_bytes > 0
     assert len(failure.ways_out) == 3
+
+
+def knobs(serving: Serving) -> MemoryAsk:
+    return MemoryAsk(
+        shape("Llama-2-7B"), BF16, KV, "a config", sequences=16, tokens=4096,
+        device=KNOWN.device("H100-SXM"), others=KNOWN.devices, serving=serving,
+    )  # fmt: skip
+
+
+def test_a_length_that_the_engine_refuses_is_not_said_to_fit() -> None:
+    with pytest.raises(ConfigurationError, match=r"raise --max-model-len to 4096"):
+        answer_memory(knobs(Serving(max_model_len=1024)))
+
+
+def test_sequences_that_a_knob_makes_wait_are_mentioned() -> None:
+    verdict = answer_memory(knobs(Serving(max_num_seqs=4))).report.verdict[0]
+    assert "max sequences lets only 4 of 16 sequences run at once" in verdict
 
 
 def test_the_model_s_own_length_is_warned_of_where_it_would_not_start() -> None:

@@ -1,8 +1,12 @@
 """Checks of the run itself: lag, Little's law, saturation, token counts."""
 
+from itertools import takewhile
+
+import msgspec
 import numpy as np
 import pytest
 
+from netgain.lab.arrivals import Ramp
 from netgain.lab.metrics.columns import RequestColumns
 from netgain.lab.metrics.lag import Lag
 from netgain.lab.metrics.outstanding import Outstanding
@@ -11,7 +15,7 @@ from netgain.lab.metrics.saturation import Load
 from netgain.lab.metrics.token_counts import TokenCounts
 from netgain.lab.metrics.trimming import Trim, TrimKind, TrimRule
 from netgain.lab.record import ErrorKind, RequestRecord, TokenCounting
-from netgain.lab.run_header import LoadKind
+from netgain.lab.run_header import LoadKind, RunHeader
 from tests.lab.queues import answered, header, poisson_run
 from tests.lab.scripts import answer
 
@@ -37,6 +41,14 @@ def test_a_closed_loops_lag_spoils_nothing() -> None:
     lag = Lag.of(LoadKind.CLOSED, np.full(10, 0.5), np.full(10, 1.0))
     assert lag is not None
     assert lag.valid
+
+
+def test_what_was_never_sent_has_no_lag_and_what_failed_no_e2e() -> None:
+    nothing = np.array([np.nan])
+    assert Lag.of(LoadKind.OPEN, nothing, nothing) is None
+    lag = Lag.of(LoadKind.OPEN, np.array([0.25, 0.0, np.nan]), np.array([np.nan, 2.0, np.nan]))
+    assert lag is not None
+    assert (lag.n, lag.mean_s, lag.of_mean) == (2, 0.125, 0.0625)
 
 
 def test_a_run_whose_generator_lagged_is_invalid() -> None:
@@ -77,6 +89,29 @@ def test_clients_that_idle_break_littles_law() -> None:
     assert not law.holds
 
 
+def test_clients_that_think_between_turns_are_not_missing() -> None:
+    # Four clients; each conversation is two turns of half a second, one and a half to think.
+    starts = [(client, k, 2.5 * k + 0.6 * client) for client in range(4) for k in range(8)]
+    records = [
+        answered(
+            2 * (client * 8 + k) + turn,
+            start_s + 2.0 * turn,
+            [start_s + 2.0 * turn + 0.5],
+            conversation=client * 8 + k,
+            turn=turn,
+        )
+        for client, k, start_s in starts
+        for turn in range(2)
+    ]
+    run = header(LoadKind.CLOSED, 19.9, concurrency=4)
+    inner = TrimRule(Trim(TrimKind.SECONDS, 2.45), Trim(TrimKind.SECONDS, 2.45))
+    law = run_metrics(run, records, trim=inner).littles_law
+    assert law is not None
+    assert law.thinking == pytest.approx(4 * 1.5 / 2.5)
+    assert law.expected == pytest.approx(4 * 1.0 / 2.5)
+    assert law.holds
+
+
 def test_an_open_loop_is_held_to_the_requests_really_under_way() -> None:
     law = run_metrics(*poisson_run(10, 120, seed=1)).littles_law
     assert law is not None
@@ -100,6 +135,26 @@ def test_a_little_above_capacity_a_long_run_tells_and_a_short_one_does_not_call_
     assert load_of(22, 240, 7) is Load.SATURATED
     short = [load_of(22, 15, seed) for seed in range(12)]
     assert short.count(Load.STEADY) < len(short) / 2
+
+
+def ramp_run(most_at_once: float) -> tuple[RunHeader, list[RequestRecord]]:
+    """From 2 to 20 requests/s, each streams for 6 s; first tokens: at most so many a second."""
+    ramp = Ramp(2, 20, 60.0)
+    free_s, records = 0.0, []
+    for index, start_s in enumerate(takewhile(lambda at_s: at_s < 60, ramp.offsets(1))):
+        free_s = max(free_s, start_s) + 1 / most_at_once
+        records.append(answered(index, start_s, [free_s + 0.1 * k for k in range(60)]))
+    return msgspec.structs.replace(header(duration_s=60), arrivals=str(ramp)), records
+
+
+def test_a_ramp_that_is_kept_up_with_is_no_saturation_though_more_are_under_way() -> None:
+    found = run_metrics(*ramp_run(most_at_once=1000)).saturation
+    assert found.growth > 50
+    assert found.load is Load.STEADY
+
+
+def test_a_ramp_beyond_capacity_is_saturation() -> None:
+    assert run_metrics(*ramp_run(most_at_once=10)).saturation.load is Load.SATURATED
 
 
 def test_saturation_shows_its_evidence() -> None:

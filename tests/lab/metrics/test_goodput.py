@@ -107,3 +107,29 @@ def test_below_good_enough_faster_earns_nothing() -> None:
     limit = Limit(Objective.TTFT, 2.0, good_enough_s=0.3)
     assert (limit.felt_s(0.01), limit.felt_s(0.3), limit.felt_s(1.0)) == (0.3, 0.3, 1.0)
     assert Limit(Objective.TTFT, 2.0).felt_s(0.01) == 0.01
+
+
+def test_the_share_that_is_good_enough_already_is_counted_apart() -> None:
+    limit = Limit(Objective.TTFT, 2.0, good_enough_s=0.3)
+    records = [
+        answer(0, [(100, 1)]),
+        answer(1, [(300, 1)]),  # exactly at the floor
+        answer(2, [(1900, 1)]),  # good, but could be better
+        answer(3, [(2500, 1)]),
+    ]
+    (found,) = goodput_of(records, limit).limits
+    assert found.share.value == 0.75
+    assert found.good_enough is not None
+    assert found.good_enough.value == 0.5
+    (without,) = goodput_of(records, TTFT).limits
+    assert without.good_enough is None
+
+
+def test_a_floor_on_smoothness_asks_for_the_same_share_of_gaps() -> None:
+    limit = Limit(Objective.ITL, 0.5, good_enough_s=0.05, of_tokens=0.5)
+    smooth = answer(0, [(10, 1), (20, 1), (30, 1), (400, 1)])
+    halting = answer(1, [(10, 1), (110, 1), (210, 1), (220, 1)])
+    (found,) = goodput_of([smooth, halting], limit).limits
+    assert found.share.value == 1.0
+    assert found.good_enough is not None
+    assert found.good_enough.value == 0.5

@@ -46,21 +46,19 @@ def test_the_window_ends_when_requests_stop_starting() -> None:
     assert window_of(header(duration_s=10), slow).to_s == 10
 
 
-def test_a_run_of_so_many_requests_ends_when_the_last_one_starts() -> None:
+def test_a_run_that_was_cut_short_ends_with_its_last_start() -> None:
+    window = window_of(header(duration_s=60), every_tenth_of_a_second())
+    assert window.to_s == pytest.approx(9.9, abs=0.01)
+    assert window.after == 0
+
+
+def test_a_closed_loop_bounded_by_requests_is_not_measured_while_it_drains() -> None:
+    # Two clients, 20 requests of 1 s; the last takes 30 s, while the other client has no more.
     run = header(LoadKind.CLOSED, duration_s=0, concurrency=2)
-    records = [answered(i, i // 2, [i // 2 + 0.9]) for i in range(20)]
-    assert window_of(run, records).to_s == pytest.approx(9.0, abs=0.01)
-
-
-def test_a_run_of_one_burst_is_measured_to_its_last_answer() -> None:
-    run = header(LoadKind.CLOSED, duration_s=0, concurrency=8)
-    window = window_of(run, [answered(i, 0.0, [1.0 + i]) for i in range(8)])
-    assert window.whole
-    assert window.to_s == 8.0
-
-
-def test_a_run_that_was_cut_short_ends_with_its_last_sign_of_life() -> None:
-    assert window_of(header(duration_s=60), every_tenth_of_a_second()).to_s == pytest.approx(10.4)
+    records = [answered(i, i // 2, [i // 2 + 1.0]) for i in range(19)]
+    records.append(answered(19, 9.0, [39.0]))
+    window = window_of(run, records)
+    assert (window.from_s, window.to_s) == pytest.approx((1.0, 9.0), abs=0.01)
 
 
 @pytest.mark.parametrize(

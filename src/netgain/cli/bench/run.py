@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from netgain.cli.bench import options
-from netgain.errors import ConfigurationError
+from netgain.errors import ConfigurationError, NetgainError
 
 if TYPE_CHECKING:
     from netgain.lab.bench import Bench, BenchRun, RunPlan
@@ -303,9 +303,9 @@ def _search(
     from netgain.lab.arrivals_text import parse_arrivals
     from netgain.lab.bench import RunPlan
     from netgain.lab.load_plan import Ended, OpenLoad
-    from netgain.lab.metrics.run_metrics import run_metrics
+    from netgain.lab.metrics.run_metrics import RunMetrics, run_metrics
     from netgain.lab.rate_report import rate_report
-    from netgain.lab.rate_search import Outcome, RateSearch, SearchLimits
+    from netgain.lab.rate_search import Ask, Outcome, SearchLimits, find_rate
     from netgain.lab.workloads.seeds import repeat_seed
 
     limits = SearchLimits(
@@ -315,10 +315,11 @@ def _search(
         duration_s=duration_s,
         budget_s=math.inf if budget_s is None else budget_s,
     )
-    search = RateSearch(slo.attainment, limits)
     header = None
     with LiveLine() as line:
-        while (ask := search.wants()) is not None:
+
+        def measure(ask: Ask) -> RunMetrics:
+            nonlocal header
             line.label = f"{ask.rate:.3g}/s"
             plan = RunPlan(
                 workload=workload,
@@ -331,10 +332,10 @@ def _search(
             done = bench.run(plan, line.show)
             header = done.header
             if done.outcome.ended is not Ended.COMPLETE:
-                search.stop(f"{done.outcome.ended.value}: {done.outcome.reason}")
-                break
-            search.tell(ask, run_metrics(done.header, done.records, trim=trim, slo=slo))
-    answer = search.answer()
+                raise NetgainError(f"{done.outcome.ended.value}: {done.outcome.reason}")
+            return run_metrics(done.header, done.records, trim=trim, slo=slo)
+
+        answer = find_rate(measure, slo.attainment, limits)
     show(rate_report(answer, header), as_json=as_json, html=html, plot=plot)
     if answer.outcome in (Outcome.STOPPED, Outcome.NOT_OFFERED):
         raise typer.Exit(1)

@@ -1,31 +1,34 @@
 """Devices side by side on five axes: never one of them alone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from netgain.cost.claim import step_floor
 from netgain.cost.first_look import Deployment, Trouble, first_axis, first_link
+from netgain.cost.floors import step_floor
 from netgain.cost.memory import MemoryQuestion, chips_for_one_model
 from netgain.cost.model_shape import ModelShape
 from netgain.cost.operations import Stored
+from netgain.cost.placement import described
 from netgain.cost.precision import KVFormat, WeightFormat
 from netgain.cost.roofline import RooflineModel
 from netgain.cost.step_work import decode
 from netgain.cost.ways_out import fewest_devices
 from netgain.errors import ConfigurationError
 from netgain.hardware.device import Device, Family, Precision
-from netgain.hardware.fact import Fact
+from netgain.hardware.fact import Confidence, Fact
 from netgain.report.document import (
     Axis,
     Basis,
     Cell,
     Chart,
     Column,
+    Form,
     Mark,
     Report,
     Section,
     Series,
+    Sign,
     Table,
 )
 
@@ -71,7 +74,7 @@ def plan_comparison(ask: CompareAsk) -> Report:
     sections = [_axes_section(ask)]
     if ask.shape is not None and ask.weights is not None and ask.kv is not None:
         sections.append(_model_section(ask, ask.shape, ask.weights, ask.kv))
-    sections += [_moves_section(ask), _doubts_section(ask), _first_look_section()]
+    sections += [_moves_section(ask), _sources_section(ask), _first_look_section()]
     best = {
         "bandwidth": max(ask.devices, key=lambda d: d.bandwidth_bytes_s.value).name,
         "memory": max(ask.devices, key=lambda d: d.memory_bytes.value).name,
@@ -83,7 +86,7 @@ def plan_comparison(ask: CompareAsk) -> Report:
         + ". No axis decides alone.",
     )
     warnings = [
-        f"{device.name}: values from memory, unchecked, are marked below."
+        f"{device.name}: values from memory, checked by nobody, are marked with ?."
         for device in ask.devices
         if device.low_confidence
     ]
@@ -94,99 +97,138 @@ def plan_comparison(ask: CompareAsk) -> Report:
 
 
 def _axes_section(ask: CompareAsk) -> Section:
-    rows: list[dict[str, Cell]] = []
-    for device in ask.devices:
-        bf16 = device.rate(Precision.BF16)[1]
-        power = device.power_w.value if device.power_w else None
-        price = _price(ask, device)
-        rows.append(
-            {
-                "device": device.name,
-                "family": device.family.value,
-                "bf16": bf16.dense.value,
-                "bf16_quoted": bf16.quoted.value if bf16.quoted else None,
-                "fp8": _own_rate(device, Precision.FP8),
-                "int8": _own_rate(device, Precision.INT8),
-                "fp4": _own_rate(device, Precision.FP4),
-                "memory": device.memory_bytes.value,
-                "sheet": device.sheet_memory,
-                "bandwidth": device.bandwidth_bytes_s.value,
-                "crossover": device.crossover_flop_per_byte,
-                "link": device.scale_up.link if device.scale_up else "none",
-                "per_direction": device.scale_up.per_direction_bytes_s.value
-                if device.scale_up
-                else None,
-                "pair": device.scale_up.pair_bytes_s.value if device.scale_up else None,
-                "domain": device.scale_up.domain if device.scale_up else 1,
-                "host": device.host.per_direction_bytes_s.value if device.host else None,
-                "power": power,
-                "flops_per_w": bf16.dense.value / power if power else None,
-                "bytes_per_w": device.bandwidth_bytes_s.value / power if power else None,
-                "price": price,
-            }
-        )
     columns = (
         Column("device", "Device"),
-        Column("family", "Kind"),
-        Column("bf16", "bf16 dense", "FLOP/s", Basis.ASSUMED),
-        Column("bf16_quoted", "as quoted", "FLOP/s", Basis.ASSUMED),
-        Column("fp8", "fp8 dense", "FLOP/s", Basis.ASSUMED),
-        Column("int8", "int8 dense", "OP/s", Basis.ASSUMED),
-        Column("fp4", "fp4 dense", "FLOP/s", Basis.ASSUMED),
-        Column("memory", "Memory", "bytes", Basis.ASSUMED),
-        Column("sheet", "Sheet says"),
-        Column("bandwidth", "Bandwidth", "bytes/s", Basis.ASSUMED),
-        Column("crossover", "Crossover", "FLOP/byte", Basis.ASSUMED),
-        Column("link", "Link"),
-        Column("per_direction", "to all, one way", "bytes/s", Basis.ASSUMED),
-        Column("pair", "to one, one way", "bytes/s", Basis.ASSUMED),
-        Column("domain", "Domain"),
-        Column("host", "Host, one way", "bytes/s", Basis.ASSUMED),
-        Column("power", "Power", "W", Basis.ASSUMED),
-        Column("flops_per_w", "Rate per W", "FLOP/s", Basis.ASSUMED),
-        Column("bytes_per_w", "Bandwidth per W", "bytes/s", Basis.ASSUMED),
-        Column("price", "$ per hour", "$", Basis.ASSUMED),
-    )
+        *(quantity.column for quantity in _QUANTITIES),
+        Column("price", "price per hour", "$", Basis.ASSUMED, _POWER),
+        Column("crossover", "crossover", "FLOP/byte", Basis.ASSUMED, _RATIOS, "crossover_sure"),
+        Column("flops_per_w", "bf16 per W", "FLOP/s/W", Basis.ASSUMED, _RATIOS, "flops_sure"),
+        Column("bytes_per_w", "bandwidth per W", "bytes/s/W", Basis.ASSUMED, _RATIOS,
+               "bytes_sure"),
+    )  # fmt: skip
     return Section(
         "Five axes",
         text=(
             "Rates are dense; links are one direction. A dash: the vendor does not publish it, or "
             "the device cannot do it.",
         ),
-        tables=(Table("axes", "Device by device", columns, tuple(rows)),),
+        tables=(
+            Table(
+                "axes",
+                "Device by device",
+                columns,
+                tuple(_axes(ask, device) for device in ask.devices),
+                Form.SIDE_BY_SIDE,
+                _SIGNS,
+            ),
+        ),
         charts=(_chart(ask),),
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Quantity:
+    """A line of the comparison: a fact, or a text, of each device."""
+
+    column: Column
+    of: Callable[[Device], Fact | str | int | None]
+
+
+def _fact(
+    key: str, label: str, unit: str, group: str, of: Callable[[Device], Fact | None]
+) -> _Quantity:
+    return _Quantity(Column(key, label, unit, Basis.ASSUMED, group, f"{key}_sure"), of)
+
+
+def _text(key: str, label: str, group: str, of: Callable[[Device], str | int | None]) -> _Quantity:
+    return _Quantity(Column(key, label, group=group), of)
+
+
+_COMPUTE: Final = "Compute"
+_MEMORY: Final = "Memory"
+_LINKS: Final = "Links, one way"
+_POWER: Final = "Power and price"
+_RATIOS: Final = "Ratios"
+_QUANTITIES: Final = (
+    _fact("bf16", "bf16 dense", "FLOP/s", _COMPUTE, lambda d: _dense_fact(d, Precision.BF16)),
+    _fact("bf16_quoted", "bf16 quoted", "FLOP/s", _COMPUTE,
+          lambda d: d.rate(Precision.BF16)[1].quoted),
+    _fact("bf16_reached", "bf16 reached", "FLOP/s", _COMPUTE,
+          lambda d: d.rate(Precision.BF16)[1].achieved),
+    _fact("fp8", "fp8 dense", "FLOP/s", _COMPUTE, lambda d: _own_rate(d, Precision.FP8)),
+    _fact("int8", "int8 dense", "OP/s", _COMPUTE, lambda d: _own_rate(d, Precision.INT8)),
+    _fact("fp4", "fp4 dense", "FLOP/s", _COMPUTE, lambda d: _own_rate(d, Precision.FP4)),
+    _fact("memory", "capacity", "bytes", _MEMORY, lambda d: d.memory_bytes),
+    _text("sheet", "the sheet says", _MEMORY, lambda d: d.sheet_memory),
+    _fact("bandwidth", "bandwidth", "bytes/s", _MEMORY, lambda d: d.bandwidth_bytes_s),
+    _text("link", "to other devices", _LINKS, lambda d: d.scale_up.link if d.scale_up else "none"),
+    _fact("per_direction", "to all of them", "bytes/s", _LINKS,
+          lambda d: d.scale_up.per_direction_bytes_s if d.scale_up else None),
+    _fact("pair", "to one of them", "bytes/s", _LINKS,
+          lambda d: d.scale_up.pair_bytes_s if d.scale_up else None),
+    _text("domain", "devices joined", _LINKS, lambda d: d.scale_up.domain if d.scale_up else 1),
+    _fact("host", "to the host", "bytes/s", _LINKS,
+          lambda d: d.host.per_direction_bytes_s if d.host else None),
+    _fact("power", "power", "W", _POWER, lambda d: d.power_w),
+)  # fmt: skip
+_SIGNS: Final = (
+    Sign("memory", "?", "from memory, checked by nobody"),
+    Sign("derived", "~", "derived from values that were read"),
+    Sign("measured", "!", "measured on the device"),
+)
+
+
+def _axes(ask: CompareAsk, device: Device) -> dict[str, Cell]:
+    row: dict[str, Cell] = {"device": device.name}
+    for quantity in _QUANTITIES:
+        found = quantity.of(device)
+        row[quantity.column.key] = found.value if isinstance(found, Fact) else found
+        if isinstance(found, Fact):
+            row[quantity.column.sure] = found.confidence.value
+    bf16, power = _dense_fact(device, Precision.BF16), device.power_w
+    bandwidth = device.bandwidth_bytes_s
+    row["price"] = _price(ask, device)
+    row["crossover"] = device.crossover_flop_per_byte
+    row["crossover_sure"] = _least_sure(bf16, bandwidth)
+    if power is not None:
+        row["flops_per_w"] = bf16.value / power.value
+        row["flops_sure"] = _least_sure(bf16, power)
+        row["bytes_per_w"] = bandwidth.value / power.value
+        row["bytes_sure"] = _least_sure(bandwidth, power)
+    return row
+
+
+def _least_sure(*facts: Fact) -> str:
+    """What a quotient of these is: as doubtful as the more doubtful of them."""
+    doubtful = any(fact.confidence is Confidence.MEMORY for fact in facts)
+    return (Confidence.MEMORY if doubtful else Confidence.READ).value
+
+
 def _chart(ask: CompareAsk) -> Chart:
-    measures = {
-        "bf16 rate": [_dense(device, Precision.BF16) for device in ask.devices],
-        "memory": [device.memory_bytes.value for device in ask.devices],
-        "bandwidth": [device.bandwidth_bytes_s.value for device in ask.devices],
-        "interconnect": [
-            device.scale_up.per_direction_bytes_s.value if device.scale_up else 0.0
-            for device in ask.devices
-        ],
-        "bf16 per watt": [
-            _dense(device, Precision.BF16) / device.power_w.value if device.power_w else 0.0
-            for device in ask.devices
-        ],
+    first = ask.devices[0]
+    measures: dict[str, Callable[[Device], float | None]] = {
+        "bf16 rate": lambda d: _dense(d, Precision.BF16),
+        "memory": lambda d: d.memory_bytes.value,
+        "bandwidth": lambda d: d.bandwidth_bytes_s.value,
+        "interconnect": lambda d: d.scale_up.per_direction_bytes_s.value if d.scale_up else None,
+        "bf16 per watt": lambda d: (
+            _dense(d, Precision.BF16) / d.power_w.value if d.power_w else None
+        ),
     }
-    series = tuple(
-        Series(
-            device.name,
-            list(measures),
-            [values[place] / values[0] if values[0] else 0.0 for values in measures.values()],
-            Mark.BARS,
-        )
-        for place, device in enumerate(ask.devices)
-    )
+    series = []
+    for device in ask.devices:
+        shares = {
+            name: value / base
+            for name, of in measures.items()
+            if (value := of(device)) is not None and (base := of(first))
+        }
+        series.append(Series(device.name, list(shares), list(shares.values()), Mark.BARS))
     return Chart(
         "five_axes",
-        f"Each axis, {ask.devices[0].name} = 1",
+        f"Each axis, {first.name} = 1",
         Axis("axis"),
-        Axis(f"times {ask.devices[0].name}"),
-        series,
+        Axis(f"times {first.name}"),
+        tuple(series),
     )
 
 
@@ -202,7 +244,7 @@ def _model_section(
         else:
             layout = fewest_devices(question)
             count = layout.devices if layout else None
-            how = f"TP {layout.tp} x PP {layout.pp}" if layout else "does not fit"
+            how = described(layout) if layout else "does not fit"
         if count is None:
             rows.append({"device": device.name, "layout": how})
             continue
@@ -230,15 +272,15 @@ def _model_section(
         )
     columns = (
         Column("device", "Device"),
-        Column("devices", "Devices", "", Basis.ASSUMED),
-        Column("layout", "Layout"),
-        Column("floor", "Least decode step", "s", Basis.ASSUMED),
-        Column("prefill", "Prefill, at best", "tokens/s", Basis.ASSUMED),
-        Column("decode", f"Decode, batch {ask.batch}, at best", "tokens/s", Basis.ASSUMED),
-        Column("bound", "Bound by"),
-        Column("power", "Power of all", "W", Basis.ASSUMED),
-        Column("per_w", "Tokens per joule", "", Basis.ASSUMED),
-        Column("dollars", "$ per million tokens", "$", Basis.ASSUMED),
+        Column("devices", "devices", "", Basis.ASSUMED),
+        Column("layout", "layout"),
+        Column("floor", "least decode step", "s", Basis.ASSUMED),
+        Column("prefill", "prefill, at best", "tokens/s", Basis.ASSUMED),
+        Column("decode", f"decode, batch {ask.batch}, at best", "tokens/s", Basis.ASSUMED),
+        Column("bound", "bound by"),
+        Column("power", "power of all", "W", Basis.ASSUMED),
+        Column("per_w", "tokens per joule", "", Basis.ASSUMED),
+        Column("dollars", "per million tokens", "$", Basis.ASSUMED),
     )
     return Section(
         f"{shape.name} in {weights.name}",
@@ -246,69 +288,75 @@ def _model_section(
             "Does it fit, is it fed, can it compute, can several work together: rates of several "
             "devices are one device's times their number, collectives not counted, so at best.",
         ),
-        tables=(Table("model", "What the model needs of each", columns, tuple(rows)),),
+        tables=(
+            Table("model", "What the model needs of each", columns, tuple(rows), Form.SIDE_BY_SIDE),
+        ),
     )
 
 
 def _moves_section(ask: CompareAsk) -> Section:
-    here = ask.devices[0]
+    here = ask.devices[0].software
     rows: list[dict[str, Cell]] = []
-    for device in ask.devices:
+    for software in dict.fromkeys(device.software for device in ask.devices):
         kernels, runtime, quantisation, monitoring = _MOVES.get(
-            device.software, (device.software, device.software, "the vendor's own", "the vendor's")
+            software, (software, software, "the vendor's own", "the vendor's")
         )
-        same = device.software == here.software
         rows.append(
             {
-                "device": device.name,
-                "software": device.software,
+                "software": software,
+                "devices": ", ".join(d.name for d in ask.devices if d.software == software),
                 "kernels": kernels,
                 "runtime": runtime,
                 "quantisation": quantisation,
                 "monitoring": monitoring,
-                "skills": "as now" if same else f"from {here.software} to {device.software}",
+                "skills": "as now" if software == here else f"new: from {here}",
             }
         )
     columns = tuple(
         Column(key, key.capitalize())
         for key in (
-            "device", "software", "kernels", "runtime", "quantisation", "monitoring", "skills"
+            "software", "devices", "kernels", "runtime", "quantisation", "monitoring", "skills"
         )
     )  # fmt: skip
     return Section(
         "What moves",
-        text=(f"Compared with {here.name}.",),
-        tables=(Table("moves", "Software of each device", columns, tuple(rows)),),
+        text=(f"Compared with {ask.devices[0].name}.",),
+        tables=(
+            Table("moves", "Software of the devices", columns, tuple(rows), Form.SIDE_BY_SIDE),
+        ),
     )
 
 
-def _doubts_section(ask: CompareAsk) -> Section:
+def _sources_section(ask: CompareAsk) -> Section:
     rows: list[dict[str, Cell]] = []
     for device in ask.devices:
-        facts: list[tuple[str, Fact | None]] = [
-            ("memory", device.memory_bytes),
-            ("bandwidth", device.bandwidth_bytes_s),
-            ("power", device.power_w),
-            *((f"{p.value} rate", rate.dense) for p, rate in device.rates.items()),
-        ]
+        said: dict[tuple[str, str, str], list[str]] = {}
+        for quantity in _QUANTITIES:
+            found = quantity.of(device)
+            if isinstance(found, Fact):
+                key = (found.confidence.value, found.source, found.note)
+                said.setdefault(key, []).append(quantity.column.label)
         rows += [
             {
                 "device": device.name,
-                "value": name,
-                "confidence": fact.confidence.value,
-                "source": fact.source,
-                "note": fact.note,
+                "values": ", ".join(labels),
+                "confidence": confidence,
+                "source": source,
+                "note": note,
             }
-            for name, fact in facts
-            if fact is not None
+            for (confidence, source, note), labels in said.items()
         ]
-        rows += [{"device": device.name, "value": "conflict", "note": c} for c in device.conflicts]
+        rows += [
+            {"device": device.name, "values": "sources differ", "note": conflict}
+            for conflict in device.conflicts
+        ]
     columns = tuple(
-        Column(key, key.capitalize()) for key in ("device", "value", "confidence", "source", "note")
+        Column(key, key.capitalize())
+        for key in ("device", "values", "confidence", "source", "note")
     )
     return Section(
         "Where the numbers come from",
-        tables=(Table("sources", "Sources and conflicts", columns, tuple(rows)),),
+        tables=(Table("sources", "Sources and conflicts", columns, tuple(rows), Form.NOTES),),
     )
 
 
@@ -335,13 +383,17 @@ def _first_look_section() -> Section:
     )
 
 
+def _dense_fact(device: Device, precision: Precision) -> Fact:
+    return device.rate(precision)[1].dense
+
+
 def _dense(device: Device, precision: Precision) -> float:
-    return device.rate(precision)[1].dense.value
+    return _dense_fact(device, precision).value
 
 
-def _own_rate(device: Device, precision: Precision) -> float | None:
+def _own_rate(device: Device, precision: Precision) -> Fact | None:
     rate = device.rates.get(precision)
-    return rate.dense.value if rate else None
+    return rate.dense if rate else None
 
 
 def _price(ask: CompareAsk, device: Device) -> float | None:

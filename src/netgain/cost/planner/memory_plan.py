@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from netgain.cost.memory import (
+    Knob,
     MemoryPlan,
     MemoryQuestion,
     chips_for_one_model,
@@ -89,6 +90,16 @@ def _verdict(
     q: MemoryQuestion, plan: MemoryPlan, outs: tuple[WayOut, ...]
 ) -> tuple[tuple[str, ...], CapacityError | None]:
     what = f"{q.shape.name} in {q.weights.name} on {q.layout.devices} x {q.device.name}"
+    if plan.binding is Knob.MAX_MODEL_LEN:
+        raise ConfigurationError(
+            f"{what}: max model length {q.max_model_len:,} refuses sequences of {q.tokens:,} "
+            f"tokens; raise --max-model-len to {q.tokens} or lower --kv-length"
+        )
+    if plan.fits and plan.starts and plan.runs < q.sequences:
+        return (
+            f"Memory holds it, but {plan.binding.value} lets only {plan.runs:,} of {q.sequences:,} "
+            f"sequences run at once: the others wait.",
+        ), None
     if plan.fits and plan.starts:
         return (
             f"It fits: {q.sequences} sequences of {q.tokens:,} tokens take "

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netgain.cost.claim import step_floor
+from netgain.cost.floors import step_floor
 from netgain.cost.layout import ONE_DEVICE, Layout
 from netgain.cost.memory import MemoryQuestion, chips_for_one_model
 from netgain.cost.model_shape import ModelShape

@@ -10,7 +10,7 @@ from netgain.lab.metrics.columns import BoolArray, FloatArray, RequestColumns
 from netgain.lab.record import RequestRecord, TokenCounting
 from netgain.lab.run_header import RunHeader
 from netgain.lab.slo import Objective, ServiceLevel
-from netgain.report.document import Cell, Column, Table
+from netgain.report.document import Basis, Cell, Column, Table
 
 _MS: Final = 1000.0
 _STATISTICS: Final = ("avg", "min", "max", "p99", "p90", "p50", "std")
@@ -181,6 +181,6 @@ def _table(values: dict[str, float | None]) -> Table:
     return Table(
         "as_aiperf",
         "NVIDIA AIPerf | LLM Metrics",
-        (Column("metric", "Metric"), *(Column(s, s) for s in _STATISTICS)),
+        (Column("metric", "Metric"), *(Column(s, s, basis=Basis.MEASURED) for s in _STATISTICS)),
         tuple(rows),
     )

@@ -10,7 +10,7 @@ from netgain.lab.metrics.columns import BoolArray, FloatArray, RequestColumns
 from netgain.lab.record import ErrorKind, RequestRecord
 from netgain.lab.run_header import RunHeader
 from netgain.lab.slo import ServiceLevel
-from netgain.report.document import Column, Table
+from netgain.report.document import Basis, Column, Table
 
 _MS: Final = 1000.0
 _STATISTICS: Final = ("mean", "median", "std_dev", "p95", "p99")
@@ -169,7 +169,10 @@ def _concurrency(sent_s: FloatArray, gone_s: FloatArray, over_s: float) -> tuple
 
 
 def _tables(values: dict[str, float | None]) -> tuple[Table, ...]:
-    columns = (Column("metric", "Metric"), *(Column(s, s) for s in _STATISTICS))
+    columns = (
+        Column("metric", "Metric"),
+        *(Column(s, s, basis=Basis.MEASURED) for s in _STATISTICS),
+    )
     latency = tuple(
         {"metric": label, **{s: cell(values[f"{name}.{s}"]) for s in _STATISTICS}}
         for name, label in _LATENCIES.items()
@@ -185,7 +188,7 @@ def _tables(values: dict[str, float | None]) -> tuple[Table, ...]:
         Table(
             "as_guidellm_throughput",
             "Server Throughput Statistics (All Requests)",
-            (Column("metric", "Metric"), Column("value", "Value")),
+            (Column("metric", "Metric"), Column("value", "Value", basis=Basis.MEASURED)),
             rates,
         ),
     )

@@ -10,7 +10,7 @@ from netgain.lab.metrics.columns import BoolArray, FloatArray, RequestColumns
 from netgain.lab.record import RequestRecord, TokenCounting
 from netgain.lab.run_header import LoadKind, RunHeader
 from netgain.lab.slo import Objective, ServiceLevel
-from netgain.report.document import Column, Table
+from netgain.report.document import Basis, Column, Table
 
 _DEFINITIONS: Final = (
     "Clock zero is the send, also in open loop: time a request waited in the client is not in it.",
@@ -169,6 +169,6 @@ def _table(values: dict[str, float | None]) -> Table:
     return Table(
         "as_vllm",
         "Serving Benchmark Result",
-        (Column("metric", "Metric"), Column("value", "Value")),
+        (Column("metric", "Metric"), Column("value", "Value", basis=Basis.MEASURED)),
         tuple({"metric": label, "value": cell(values[key])} for label, key in lines),
     )

@@ -33,13 +33,17 @@ class Met(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attainment:
-    """One limit: how many requests it applied to, and the share of them that met it."""
+    """One limit: how many requests it applied to, and the share of them that met it.
+
+    `met`: None when the limit has no share of its own. `good_enough`: the share whose latency was
+    at most the limit's floor, for whom faster earns nothing; None when it has none.
+    """
 
     limit: Limit
     applies: int
     share: Estimate
     met: Met | None
-    """None when the limit has no share of its own."""
+    good_enough: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +57,20 @@ class Goodput:
     of independent requests that share is worth. `late`: good and all among the window's later half.
     """
 
+    level: ServiceLevel
     rate: Estimate
     attainment: Estimate
-    demanded: float
     met: Met
     good: int
     requests: int
     trials: float
     late: tuple[int, int]
     limits: tuple[Attainment, ...]
+
+    @property
+    def demanded(self) -> float:
+        """The share of requests that must meet every limit."""
+        return self.level.attainment
 
     @classmethod
     def of(
@@ -82,22 +91,24 @@ class Goodput:
         good = columns.answered & (columns.output_tokens >= 1)
         limits = []
         for limit in level.limits:
-            applies, meets = _meets(limit, columns, times, token_gaps)
+            applies, meets = _meets(limit, limit.limit_s, columns, times, token_gaps)
             good = good & (meets | ~applies)
             concerned = counted & applies
-            limit_share, _ = share(
-                meets[concerned].astype(np.float64), columns.start_s[concerned], blocks
-            )
+            limit_share = _share_of(meets, concerned, columns, blocks)
             met = None if limit.share is None else _judge(limit_share, limit.share)
-            limits.append(Attainment(limit, int(concerned.sum()), limit_share, met))
+            enough = None
+            if limit.good_enough_s is not None:
+                _, within = _meets(limit, limit.good_enough_s, columns, times, token_gaps)
+                enough = _share_of(within, concerned, columns, blocks)
+            limits.append(Attainment(limit, int(concerned.sum()), limit_share, met, enough))
         ones = good[counted].astype(np.float64)
         attainment, trials = share(ones, start_s, blocks)
         later = start_s >= (window.from_s + window.to_s) / 2
         per_block = sums(blocks.of(start_s), ones, blocks.count)
         return cls(
+            level=level,
             rate=rate_estimate(per_block, blocks.length_s),
             attainment=attainment,
-            demanded=level.attainment,
             met=_all_met([_judge(attainment, level.attainment), *(a.met for a in limits)]),
             good=int(ones.sum()),
             requests=int(counted.sum()),
@@ -107,20 +118,33 @@ class Goodput:
         )
 
 
+def _share_of(
+    met: BoolArray, among: BoolArray, columns: RequestColumns, blocks: TimeBlocks
+) -> Estimate:
+    found, _ = share(met[among].astype(np.float64), columns.start_s[among], blocks)
+    return found
+
+
 def _meets(
-    limit: Limit, columns: RequestColumns, times: RequestTimes, token_gaps: Gaps
+    limit: Limit,
+    at_most_s: float,
+    columns: RequestColumns,
+    times: RequestTimes,
+    token_gaps: Gaps,
 ) -> tuple[BoolArray, BoolArray]:
-    """[N] to whom the limit applies, and who met it. It applies to all who were not answered."""
+    """[N] to whom the limit applies, and whose latency is at most `at_most_s`. It applies to all
+    who were not answered.
+    """
     everyone = np.ones(len(columns), dtype=np.bool_)
     match limit.objective:
         case Objective.TTFT:
-            return everyone, _within(times.ttft, limit.limit_s)
+            return everyone, _within(times.ttft, at_most_s)
         case Objective.E2E:
-            return everyone, _within(times.e2e, limit.limit_s)
+            return everyone, _within(times.e2e, at_most_s)
         case Objective.TPOT:
-            return ~(columns.answered & np.isnan(times.tpot)), _within(times.tpot, limit.limit_s)
+            return ~(columns.answered & np.isnan(times.tpot)), _within(times.tpot, at_most_s)
         case Objective.ITL:
-            smooth = token_gaps.share_within(limit.limit_s + _CLOCK_S, len(columns))
+            smooth = token_gaps.share_within(at_most_s + _CLOCK_S, len(columns))
             return ~(columns.answered & np.isnan(smooth)), _at_least(smooth, limit.of_tokens)
 
 

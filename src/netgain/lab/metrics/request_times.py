@@ -13,8 +13,9 @@ class RequestTimes:
 
     `ttft`: start to the first token, reasoning included; `ttft_from_sent` the same from the send.
     `ttfo`: start to the first token that is not reasoning. `tpot`: (last token - first token) /
-    (n - 1), undefined for n = 1 and for an answer in one piece. `e2e`: start to the last token;
-    `e2e_from_sent` from the send. `normalised`: e2e / n. `client_queueing`: sent - intended, of every request that was sent.
+    (n - 1), undefined for n = 1, and where all tokens came in one event: nothing tells their pace.
+    `e2e`: start to the last token; `e2e_from_sent` from the send.
+    `normalised`: e2e / n. `client_queueing`: sent - intended, of every request that was sent.
     """
 
     ttft: FloatArray
@@ -30,8 +31,7 @@ class RequestTimes:
     def of(cls, columns: RequestColumns) -> "RequestTimes":
         """Every request's latencies, by the definitions above."""
         n = columns.output_tokens
-        streamed = np.array([record.streamed for record in columns.records], dtype=np.bool_)
-        several = (n > 1) & streamed
+        several = (n > 1) & (np.diff(columns.event_from) > 1)
         span = columns.last_token_s - columns.first_token_s
         e2e = columns.last_token_s - columns.start_s
         answered = columns.answered

@@ -28,6 +28,7 @@ _TREND: Final = 0.01
 _DRIFT: Final = 0.02
 _LEAST_GROWTH: Final = 0.02
 _LEAST_REQUESTS: Final = 3
+_CHANGING: Final = ("ramp", "step")
 
 
 class Load(StrEnum):
@@ -56,7 +57,9 @@ class Saturation:
 
     Saturated: drift beyond chance (2 %) with the queue's or TTFT's trend beyond chance (1 %), and a
     growth of at least 2 % of arrivals and three requests. Rising: a trend beyond chance, and the
-    last third half as high again as the first.
+    last third half as high again as the first. Where the load itself changes (a ramp, a step, a
+    replayed trace) more requests are under way when more come: there only TTFT's trend counts,
+    unless too few requests got a first token.
     """
 
     load: Load
@@ -78,10 +81,11 @@ class Saturation:
             case Load.UNKNOWN:
                 return f"{self.arrivals} requests are too few to tell whether the server kept up"
             case _:
+                changed = "grew" if self.growth >= 0 else "fell"
                 return (
-                    f"requests under way grew by {self.growth:.0f} over {self.arrivals} arrivals "
-                    f"(p = {self.drift_chance:.2g}), from the first third to the last "
-                    f"{_trend(self.queue_rise, self.queue_chance)}; "
+                    f"requests under way {changed} by {abs(self.growth):.0f} over "
+                    f"{self.arrivals} arrivals (p = {self.drift_chance:.2g}), from the first third "
+                    f"to the last {_trend(self.queue_rise, self.queue_chance)}; "
                     f"TTFT {_trend(self.ttft_rise, self.ttft_chance)}"
                 )
 
@@ -109,11 +113,12 @@ def saturation(
     queue_rise, ttft_rise = _rise(queue), _rise(ttft)
 
     grew = growth >= max(_LEAST_REQUESTS, _LEAST_GROWTH * arrivals)
-    trend = queue_chance < _TREND or ttft_chance < _TREND
-    rose = (queue_chance < _TREND and queue_rise >= _RISE) or (
-        ttft_chance < _TREND and ttft_rise >= _RISE
-    )
-    if grew and trend and drift_chance < _DRIFT and max(queue_rise, ttft_rise) >= _RISE:
+    told = [(ttft_chance, ttft_rise)]
+    if not _changes_itself(header) or math.isnan(ttft_chance):
+        told.append((queue_chance, queue_rise))
+    trend = any(chance < _TREND for chance, _ in told)
+    rose = any(chance < _TREND and rise >= _RISE for chance, rise in told)
+    if grew and trend and drift_chance < _DRIFT and max(rise for _, rise in told) >= _RISE:
         load = Load.SATURATED
     else:
         load = Load.RISING if rose else Load.STEADY
@@ -128,6 +133,11 @@ def saturation(
         ttft_rise,
         ttft_chance,
     )
+
+
+def _changes_itself(header: RunHeader) -> bool:
+    """Whether requests are meant to come at a rate that is not the same throughout."""
+    return header.load is LoadKind.REPLAY or header.arrivals.startswith(_CHANGING)
 
 
 def drift_probability(steps: FloatArray) -> float:

@@ -20,7 +20,8 @@ class TokenCounts:
     so that their token gaps are averages within the answer. `usage_missing`: without usage.
     `usage_wrong`: the server's count is off from what the client counted for itself (or is smaller
     than the number of events) by more than two tokens and 5 %. `shorter`: ended before the length
-    asked of them. `empty`: no token at all. `in_one_piece`: not streamed. `finish`: finish reasons.
+    asked of them. `empty`: no token at all. `in_one_piece`: several tokens, all in one event, as
+    when nothing is streamed. `finish`: finish reasons.
     """
 
     requests: int
@@ -49,7 +50,7 @@ class TokenCounts:
                 r.max_tokens is not None and 0 < r.output_tokens < r.max_tokens for r in answered
             ),
             empty=sum(r.first_token_s is None for r in answered),
-            in_one_piece=sum(not r.streamed for r in answered),
+            in_one_piece=sum(len(r.events) == 1 and r.output_tokens > 1 for r in answered),
             finish=Counter(r.finish_reason or "none" for r in answered),
         )
 

@@ -109,7 +109,8 @@ def steady_window(header: RunHeader, columns: RequestColumns, rule: TrimRule) ->
     start_s = columns.start_s
     if not len(columns):
         return Window(0.0, max(header.duration_s, 0.0), 0, 0, "no requests", whole=True)
-    last_s = _last_start(header, columns)
+    end_s = _run_end(header, columns)
+    last_s = _last_start(header, columns, end_s)
     from_s, warmup = _warmup(header, columns, rule.warmup, last_s)
     to_s, cooldown = _cooldown(start_s, rule.cooldown, last_s)
     window = Window(
@@ -121,28 +122,29 @@ def steady_window(header: RunHeader, columns: RequestColumns, rule: TrimRule) ->
     )
     if window.length_s > 0 and window.holds(start_s).any():
         return window
-    whole_s = last_s if header.duration_s > 0 else _over(columns)
-    return Window(0.0, whole_s, 0, 0, "the whole run, since trimming leaves nothing", whole=True)
+    return Window(0.0, end_s, 0, 0, "the whole run: trimming would have left nothing", whole=True)
 
 
-def _over(columns: RequestColumns) -> float:
-    """When the last request was over."""
-    return float(max(columns.gone_s.max(), columns.start_s[-1] + _INSTANT_S))
+def _run_end(header: RunHeader, columns: RequestColumns) -> float:
+    """When the run ended: as planned, or earlier if it was cut short or had no such time.
 
-
-def _last_start(header: RunHeader, columns: RequestColumns) -> float:
-    """When requests stopped starting: as planned, or earlier if the run was cut short.
-
-    It was when it fell silent long before its time: by a tenth of it and by several times what lies
-    between two requests.
+    It was cut short when it fell silent long before its time: by a tenth of it and by several times
+    what lies between two requests.
     """
-    if header.duration_s <= 0:  # as many as were asked for, however long that took
-        return float(columns.start_s[-1] + _INSTANT_S)
-    over_s = _over(columns)
+    over_s = float(max(columns.gone_s.max(), columns.start_s[-1] + _INSTANT_S))
+    if header.duration_s <= 0:
+        return over_s
     between_s = float(np.ptp(columns.start_s)) / max(len(columns) - 1, 1)
     silence_s = max(_SILENT * header.duration_s, _SILENT_GAPS * between_s)
     cut_short = len(columns) > 1 and header.duration_s - over_s > silence_s
     return over_s if cut_short else header.duration_s
+
+
+def _last_start(header: RunHeader, columns: RequestColumns, end_s: float) -> float:
+    """When requests stopped starting; a run bounded by their number drains after the last."""
+    if end_s == header.duration_s:
+        return end_s
+    return float(columns.start_s[-1]) + _INSTANT_S
 
 
 def _warmup(
