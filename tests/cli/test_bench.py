@@ -189,6 +189,7 @@ def test_a_search_says_which_rates_it_tried_within_its_bounds(tmp_path: Path) ->
     tables = json.loads(done.stdout)["tables"].values()
     rates = {row["rate"] for table in tables for row in table["rows"] if "rate" in row}
     assert rates == {30.0}
+    assert done.stderr.startswith("30/s undecided: 1 of at least 2 runs\n")
 
 
 @pytest.mark.parametrize(
@@ -204,6 +205,7 @@ def test_a_search_says_which_rates_it_tried_within_its_bounds(tmp_path: Path) ->
         (("URL", "--rate", "1", "--cache", "tepid"), "choose cold"),
         (("URL", "--rate", "1", "--as", "wrk"), "choose vllm"),
         (("URL", "--find-rate"), "give --slo"),
+        (("URL", "--find-rate", "--slo", "examples/slo.yaml", "--budget", "0"), "budget above 0"),
         (("URL", "--rate", "1", "--slo", "no-such.yaml"), "no-such.yaml"),
         (("URL", "--rate", "1", "--body", "[1]"), "JSON object"),
         (("URL", "--rate", "1", "--body", '{"temperature": NaN}'), "no JSON"),

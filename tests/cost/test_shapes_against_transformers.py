@@ -4,12 +4,11 @@ import tomllib
 from importlib.resources import files
 
 import pytest
+import torch
+import transformers
 
 from netgain.cost.known_models import known_shape
 from netgain.cost.model_shape import GroupedAttention, ModelShape, StateAttention
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 CONFIGS = {
     entry["name"]: entry["config"]
@@ -27,7 +26,7 @@ def shape(name: str) -> ModelShape:
     return found
 
 
-def config_of(name: str) -> "transformers.PretrainedConfig":
+def config_of(name: str) -> transformers.PretrainedConfig:
     values = CONFIGS[name] | TOLD_DIFFERENTLY.get(CONFIGS[name]["model_type"], {})
     return transformers.AutoConfig.for_model(**values)
 
@@ -35,7 +34,7 @@ def config_of(name: str) -> "transformers.PretrainedConfig":
 @pytest.mark.parametrize("name", CONFIGS)
 def test_parameters_are_those_of_the_model_that_transformers_builds(name: str) -> None:
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config_of(name))
+        model = transformers.AutoModelForCausalLM.from_config(config_of(name))  # type: ignore[no-untyped-call]
     built = sum(tensor.numel() for tensor in {id(p): p for p in model.parameters()}.values())
     # Routers' correction biases are stored, and are buffers there.
     built += sum(b.numel() for key, b in model.named_buffers() if "correction_bias" in key)

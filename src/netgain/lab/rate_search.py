@@ -30,8 +30,8 @@ class SearchLimits:
     `first`: the rate tried first, requests/s. The answer lies in [`lowest`, `highest`].
     `precision`: stop when the bracket's upper end is at most this share above the lower.
     `duration_s`: of a run (longer at rates so low that it would hold too few requests).
-    `fewest_runs`, `most_runs`: at one rate, each beyond the fewest twice as long as the one before.
-    `confirming`: how many times as long the confirming
+    `fewest_runs`, `most_runs`: at one rate, each beyond the fewest twice as long as the one before,
+    but for the confirming ones. `confirming`: how many times as long the confirming
     runs are. `budget_runs`, `budget_s`: over the whole search, in runs and in seconds of load.
     """
 
@@ -55,6 +55,8 @@ class SearchLimits:
             )
         if self.precision <= 0 or self.duration_s <= 0 or self.confirming < 1:
             raise ConfigurationError("precision and duration must be above 0, confirming 1 or more")
+        if not (self.budget_s > 0 and self.budget_runs > 0):
+            raise ConfigurationError(f"a search needs a budget above 0, not {self.budget_s:g} s")
         if not 1 <= self.fewest_runs <= self.most_runs:
             raise ConfigurationError("need 1 <= fewest runs <= most runs")
 
@@ -182,7 +184,7 @@ class RateSearch:
 
     def answer(self) -> RateAnswer:
         """What is known now."""
-        curve = tuple(self._point(rate) for rate in sorted(self._tried))
+        curve = tuple(self.point(rate) for rate in sorted(self._tried))
         meets, misses = self._highest_meeting(), self._lowest_missing()
         return RateAnswer(
             self._outcome or Outcome.STOPPED,
@@ -201,8 +203,9 @@ class RateSearch:
         # A quarter of a run may go to warm-up.
         enough_s = 1.5 * per_run / self._rate
         duration_s = min(max(limits.duration_s, enough_s), _MOST_DURATION * limits.duration_s)
-        doublings = max(0, self._made() - limits.fewest_runs + 1)
-        return duration_s * 2.0**doublings * (limits.confirming if self._confirming else 1.0)
+        if self._confirming:
+            return duration_s * limits.confirming
+        return duration_s * 2.0 ** max(0, self._made() - limits.fewest_runs + 1)
 
     def _made(self) -> int:
         """Runs at the present rate, of the present kind."""
@@ -211,15 +214,15 @@ class RateSearch:
             return 0
         return len(tried.long if self._confirming else tried.short)
 
-    def _point(self, rate: float) -> RatePoint:
-        """All runs at a rate; long runs decide alone once there are any."""
+    def point(self, rate: float) -> RatePoint:
+        """All runs at a rate tried; long runs decide alone once there are any."""
         tried = self._tried[rate]
         deciding = tried.long or tried.short
         fewest = self._limits.fewest_runs
         return RatePoint.judge(rate, deciding, self._demanded, fewest)
 
     def _decide(self) -> None:
-        point = self._point(self._rate)
+        point = self.point(self._rate)
         if point.verdict is Verdict.UNDECIDED and self._made() < self._limits.most_runs:
             return
         self._confirming = False
@@ -242,7 +245,7 @@ class RateSearch:
                 self._end(Outcome.NEVER_MISSED, "")
         elif high / low <= 1 + limits.precision:
             if not self._confirm(low):
-                offered = self._point(high).verdict is not Verdict.NOT_OFFERED
+                offered = self.point(high).verdict is not Verdict.NOT_OFFERED
                 self._end(Outcome.FOUND if offered else Outcome.NOT_OFFERED, "")
         else:
             self._rate = math.sqrt(low * high)
@@ -255,7 +258,7 @@ class RateSearch:
         return True
 
     def _lowest_outcome(self, rate: float) -> Outcome:
-        match self._point(rate).verdict:
+        match self.point(rate).verdict:
             case Verdict.MISSES:
                 return Outcome.LOWEST_MISSES
             case Verdict.NOT_OFFERED:
@@ -270,12 +273,12 @@ class RateSearch:
         rates = [
             rate
             for rate in self._tried
-            if self._point(rate).verdict is Verdict.MEETS and (missing is None or rate < missing)
+            if self.point(rate).verdict is Verdict.MEETS and (missing is None or rate < missing)
         ]
         return max(rates, default=None)
 
     def _lowest_missing(self) -> float | None:
-        rates = [r for r in self._tried if self._point(r).verdict is Verdict.MISSES]
+        rates = [r for r in self._tried if self.point(r).verdict is Verdict.MISSES]
         return min(rates, default=None)
 
     def _lowest_not_meeting(self) -> float | None:
@@ -284,7 +287,7 @@ class RateSearch:
         rates = [
             rate
             for rate in self._tried
-            if rate > low and self._point(rate).verdict is not Verdict.MEETS
+            if rate > low and self.point(rate).verdict is not Verdict.MEETS
         ]
         return min(rates, default=None)
 
@@ -306,10 +309,12 @@ def find_rate(
     measure: Callable[[Ask], RunMetrics],
     demanded: float,
     limits: SearchLimits | None = None,
+    on_point: Callable[[RatePoint], None] = lambda _: None,
 ) -> RateAnswer:
     """Drives a search with `measure`, which makes a run and computes its metrics with the SLO.
 
     A `NetgainError` from a run ends the search; what was found until then is in the answer.
+    `on_point` hears after every run what its rate's runs say together.
     """
     search = RateSearch(demanded, limits)
     while (ask := search.wants()) is not None:
@@ -317,4 +322,6 @@ def find_rate(
             search.tell(ask, measure(ask))
         except NetgainError as error:
             search.stop(str(error))
+            break
+        on_point(search.point(ask.rate))
     return search.answer()

@@ -66,6 +66,12 @@ class LiveLine:
         parts += [f"{count} {kind.value}" for kind, count in progress.errors.items() if count]
         self._write("  ".join([self.label, *parts] if self.label else parts))
 
+    def say(self, line: str) -> None:
+        """A line that stays, on standard error, terminal or not."""
+        self._write("")
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
     def _write(self, text: str) -> None:
         if self._shown and (text or self._width):
             sys.stderr.write("\r" + text.ljust(self._width) + ("" if text else "\r"))

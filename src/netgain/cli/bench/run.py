@@ -89,8 +89,8 @@ def run(
     ] = 1 / 64,
     highest_rate: Annotated[float, typer.Option(help="Where it looks no higher.")] = 4096.0,
     budget: Annotated[
-        float | None, typer.Option(help="Seconds of load that the search may spend.")
-    ] = None,
+        float, typer.Option(help="Seconds of load that the search may spend.")
+    ] = 1200.0,
     warmup: Annotated[
         str,
         typer.Option(help="What is left out at the start: auto, none, 5s, 10% or a count."),
@@ -288,7 +288,7 @@ def _search(
     duration_s: float,
     lowest_rate: float,
     highest_rate: float,
-    budget_s: float | None,
+    budget_s: float,
     arrivals: str,
     seed: int,
     cache: "CacheState",
@@ -304,6 +304,7 @@ def _search(
     from netgain.lab.bench import RunPlan
     from netgain.lab.load_plan import Ended, OpenLoad
     from netgain.lab.metrics.run_metrics import RunMetrics, run_metrics
+    from netgain.lab.rate_point import RatePoint
     from netgain.lab.rate_report import rate_report
     from netgain.lab.rate_search import Ask, Outcome, SearchLimits, find_rate
     from netgain.lab.workloads.seeds import repeat_seed
@@ -313,7 +314,7 @@ def _search(
         lowest=lowest_rate,
         highest=highest_rate,
         duration_s=duration_s,
-        budget_s=math.inf if budget_s is None else budget_s,
+        budget_s=budget_s,
     )
     header = None
     with LiveLine() as line:
@@ -335,7 +336,10 @@ def _search(
                 raise NetgainError(f"{done.outcome.ended.value}: {done.outcome.reason}")
             return run_metrics(done.header, done.records, trim=trim, slo=slo)
 
-        answer = find_rate(measure, slo.attainment, limits)
+        def said(point: RatePoint) -> None:
+            line.say(f"{point.rate:.3g}/s {point.verdict.value}: {point.reason}")
+
+        answer = find_rate(measure, slo.attainment, limits, said)
     show(rate_report(answer, header), as_json=as_json, html=html, plot=plot)
     if answer.outcome in (Outcome.STOPPED, Outcome.NOT_OFFERED):
         raise typer.Exit(1)
