@@ -214,7 +214,6 @@ def test_a_search_says_which_rates_it_tried_within_its_bounds(tmp_path: Path) ->
         (("URL", "--rate", "1", "-d", "inf"), "above 0"),
         (("URL", "--rate", "1", "--timeout", "inf"), "above 0"),
         (("URL", "--rate", "1", "--drain", "nan"), "0 or more"),
-        (("URL", "--find-rate", "--slo", "examples/slo.yaml", "--budget", "-1"), "above 0"),
         (("URL", "--find-rate", "--slo", "examples/slo.yaml", "-n", "9"), "leave --requests"),
         (("report", "no-such.jsonl"), "no-such.jsonl"),
     ],

@@ -138,6 +138,7 @@ def run(
       netgain bench http://127.0.0.1:8000 --find-rate --slo examples/slo.yaml
     """
     from netgain.cli.bench.choices import cache_of, tool_of, trim_of
+    from netgain.cli.bench.interrupt import terminated_as_interrupted
     from netgain.cli.bench.show import check_places
     from netgain.lab.slo_file import read_slo
     from netgain.lab.workloads.registry import parse_workload
@@ -160,8 +161,6 @@ def run(
         raise ConfigurationError(f"--duration {duration:g}: give seconds above 0")
     if not 0 <= drain < math.inf:
         raise ConfigurationError(f"--drain {drain:g}: give seconds, 0 or more")
-    if budget is not None and not budget > 0:
-        raise ConfigurationError(f"--budget {budget:g}: give seconds above 0")
     if concurrency is not None and concurrency < 1:
         raise ConfigurationError(f"--concurrency {concurrency}: give 1 or more")
     if requests is not None and requests < 1:
@@ -181,23 +180,24 @@ def run(
     bench = options.bench_of(target, tokenizer)
     if load is None:
         assert level is not None
-        _search(
-            bench,
-            source,
-            level,
-            duration_s=duration or _DURATION_S,
-            lowest_rate=lowest_rate,
-            highest_rate=highest_rate,
-            budget_s=budget,
-            arrivals=arrivals,
-            seed=seed,
-            cache=cache_state,
-            trim=trim,
-            drain_s=drain,
-            as_json=as_json,
-            html=html,
-            plot=plot,
-        )
+        with terminated_as_interrupted():
+            _search(
+                bench,
+                source,
+                level,
+                duration_s=duration or _DURATION_S,
+                lowest_rate=lowest_rate,
+                highest_rate=highest_rate,
+                budget_s=budget,
+                arrivals=arrivals,
+                seed=seed,
+                cache=cache_state,
+                trim=trim,
+                drain_s=drain,
+                as_json=as_json,
+                html=html,
+                plot=plot,
+            )
         return
     from netgain.lab.bench import RunPlan
 
@@ -212,7 +212,8 @@ def run(
         drain_s=drain,
         keep_text=keep_text,
     )
-    _one_run(bench, plan, level, trim, tool, records, csv, html, as_json=as_json, plot=plot)
+    with terminated_as_interrupted():
+        _one_run(bench, plan, level, trim, tool, records, csv, html, as_json=as_json, plot=plot)
 
 
 def _one_run(
@@ -228,7 +229,6 @@ def _one_run(
     as_json: bool,
     plot: bool,
 ) -> None:
-    from netgain.cli.bench.interrupt import terminated_as_interrupted
     from netgain.cli.bench.live import LiveLine
     from netgain.cli.bench.show import write_rows
     from netgain.lab.bench_report import report_of
@@ -237,7 +237,7 @@ def _one_run(
 
     records_to = records or _runs_folder_file()
     try:
-        with LiveLine() as line, terminated_as_interrupted():
+        with LiveLine() as line:
             done = bench.run(plan, line.show, records_to)
     except KeyboardInterrupt:
         if records_to.is_file():
