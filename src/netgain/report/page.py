@@ -170,7 +170,8 @@ def _beside(table: Table, told_apart: bool) -> Iterator[str]:
         basis = f" {_basis(line.column.basis)}" if line.column.basis and told_apart else ""
         yield f'<tr><th scope="row">{escape(line.label)}{basis}</th>'
         for cell in line.cells:
-            yield f"<td{_side(line.numeric)}>{escape(cell)}</td>"
+            looks = "number" if line.numeric else "words"
+            yield f'<td class="{looks}">{escape(cell)}</td>'
         yield "</tr>\n"
 
 
