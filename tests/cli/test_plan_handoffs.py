@@ -1,4 +1,4 @@
-"""`netgain plan links | spec | pd | cache | knowledge` from the outside."""
+"""`netgain plan links | spec | pd | cache | knowledge | price | chunk | advise` from outside."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from netgain.cli.main import app
 from netgain.errors import NetgainError
 
-COMMANDS = ("links", "spec", "pd", "cache", "knowledge")
+COMMANDS = ("links", "spec", "pd", "cache", "knowledge", "price", "chunk", "advise")
 
 
 def run(*arguments: str) -> str:

@@ -246,3 +246,9 @@ def test_rows_of_one_name_are_told_apart_in_every_block_of_a_wide_table() -> Non
     lines = [line for line in text.splitlines() if line.startswith("decode")]
     assert len(lines) > 2
     assert all("batch 1" in line or "batch 8" in line for line in lines)
+
+
+def test_a_section_of_charts_alone_has_no_heading_where_nothing_is_drawn() -> None:
+    report = Report("t", (Section("Curves", charts=(CDF,)),))
+    assert "Curves" not in report_text(report)
+    assert "Curves" in report_text(report, plot=True)

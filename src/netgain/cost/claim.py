@@ -56,7 +56,8 @@ class Claim:
     """What somebody says a model does on some devices. None: not said.
 
     `batch` is the most sequences at once that the claim allows, `context` the fewest tokens each of
-    them holds. `tokens_per_s` counts all sequences together, `tokens_per_s_each` one of them.
+    them holds. `tokens_per_s` counts all sequences together, `tokens_per_s_each` one of them,
+    `undrafted_tokens_per_s` all together with speculation off.
     `accept_length` is tokens per verification, the bonus token included; `speculative` says that
     drafts were used at all. `tflops` is a dense rate claimed for the device itself. `prefix_cached`
     says that contexts may come from a cache and be shared by sequences, `cached_share` how much of
@@ -72,6 +73,7 @@ class Claim:
     context: int = 1
     tokens_per_s: float | None = None
     tokens_per_s_each: float | None = None
+    undrafted_tokens_per_s: float | None = None
     tpot_s: float | None = None
     ttft_s: float | None = None
     prefill_tokens_per_s: float | None = None
@@ -87,7 +89,8 @@ class Claim:
     def __post_init__(self) -> None:
         """Raises `ConfigurationError` for numbers that claim nothing."""
         for name in (
-            "devices", "batch", "context", "tokens_per_s", "tokens_per_s_each", "tpot_s",
+            "devices", "batch", "context", "tokens_per_s", "tokens_per_s_each",
+            "undrafted_tokens_per_s", "tpot_s",
             "ttft_s", "prefill_tokens_per_s", "kv_bytes_per_token", "tflops",
         ):  # fmt: skip
             value = getattr(self, name)
@@ -121,6 +124,7 @@ def described(claim: Claim) -> dict[str, str]:
     for name, value, shown in (
         ("tokens per second", claim.tokens_per_s, "{:,.6g}"),
         ("tokens per second of a sequence", claim.tokens_per_s_each, "{:,.6g}"),
+        ("tokens per second without drafts", claim.undrafted_tokens_per_s, "{:,.6g}"),
         ("time per token", claim.tpot_s, "{:.6g} s"),
         ("time to first token", claim.ttft_s, "{:.6g} s"),
         ("prefill tokens per second", claim.prefill_tokens_per_s, "{:,.6g}"),
@@ -186,8 +190,11 @@ def _findings(claim: Claim) -> Iterator[Finding]:
         yield checker.token_time(claim.tpot_s, "tpot")
     if claim.tokens_per_s_each is not None:
         yield checker.token_time(1.0 / claim.tokens_per_s_each, "tokens per second of a sequence")
+    if claim.undrafted_tokens_per_s is not None:
+        plain = replace(checker, claim=replace(claim, speculative=False, accept_length=None))
+        yield plain.throughput(claim.undrafted_tokens_per_s, "tokens per second without drafts")
     if claim.tokens_per_s is not None:
-        yield checker.throughput(claim.tokens_per_s)
+        yield checker.throughput(claim.tokens_per_s, "tokens per second")
     if claim.ttft_s is not None:
         yield checker.first_token(claim.ttft_s)
     if claim.prefill_tokens_per_s is not None:
@@ -203,6 +210,7 @@ def _missing(claim: Claim) -> str:
             (
                 "a number: --tok-s, --tpot-ms, --prefill-tok-s, --kv-bytes-per-token or --tflops",
                 claim.tokens_per_s or claim.tokens_per_s_each or claim.tpot_s or claim.ttft_s
+                or claim.undrafted_tokens_per_s
                 or claim.prefill_tokens_per_s or claim.kv_bytes_per_token or claim.tflops,
             ),
         )
@@ -291,7 +299,7 @@ class _Checker:
             arithmetic=self._arithmetic(bound.floor, batch, accepted),
         )
 
-    def throughput(self, tokens_per_s: float) -> Finding:
+    def throughput(self, tokens_per_s: float, name: str) -> Finding:
         """Tokens per second of all sequences together."""
         batch, accepted = self.claim.batch or self._largest_batch(), self.accepted
         step_s = batch * accepted / tokens_per_s
@@ -299,7 +307,7 @@ class _Checker:
         most = batch * accepted / bound.floor.seconds
         at = "" if self.claim.batch else f" at a batch of {batch:,}, the most that memory holds"
         return self._judged(
-            "tokens per second",
+            name,
             bound,
             slowdown=self._slowdown(batch, step_s),
             faster=f"{number(tokens_per_s)} tokens/s is more than the {number(most)} that "

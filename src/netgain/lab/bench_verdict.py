@@ -7,6 +7,7 @@ from netgain.lab.metrics.lag import LAG_RULE
 from netgain.lab.metrics.run_metrics import Latency, RunMetrics
 from netgain.lab.metrics.saturation import Load
 from netgain.lab.record import ErrorKind
+from netgain.lab.run_end import RunEnd
 from netgain.lab.run_header import CacheState, LoadKind
 from netgain.report.units import quantity
 
@@ -56,9 +57,9 @@ def verdict(metrics: RunMetrics) -> tuple[str, ...]:
     return tuple(said)
 
 
-def warnings(metrics: RunMetrics) -> tuple[str, ...]:
+def warnings(metrics: RunMetrics, end: RunEnd | None = None) -> tuple[str, ...]:
     """What makes the numbers doubtful, and what to do about it."""
-    said = []
+    said = [] if end is None else [*end.warnings]
     lag = metrics.lag
     if lag is not None and not lag.valid:
         said.append(
@@ -86,7 +87,9 @@ def warnings(metrics: RunMetrics) -> tuple[str, ...]:
             "The cache's state was not declared: repeated prompts may have hit. Say cold or warm."
         )
     cache = metrics.cache
-    if metrics.header.cache is CacheState.COLD and cache is not None and cache.hit_requests:
+    checked = end is not None and end.cache_held is not None
+    cold = metrics.header.cache is CacheState.COLD and not checked
+    if cold and cache is not None and cache.hit_requests:
         said.append(
             f"Declared cold, but {cache.hit_requests} of {cache.requests} requests hit the prefix "
             f"cache ({cache.token_rate:.1%} of their prompt tokens): prompts share prefixes, or "

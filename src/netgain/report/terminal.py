@@ -119,8 +119,8 @@ def report_text(
 def _section(page: _Page, section: Section, *, explain: bool, plot: bool) -> None:
     from rich.text import Text
 
-    hidden = not explain and all(table.form is Form.NOTES for table in section.tables)
-    if section.tables and hidden and not section.text and not section.figures:
+    tables = [table for table in section.tables if explain or table.form is not Form.NOTES]
+    if not (section.text or section.figures or tables or (plot and section.charts)):
         return
     page.show("")
     page.show(Text(printable(section.heading), style="bold underline"))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from netgain.lab.run_header import CacheState
     from netgain.lab.slo import ServiceLevel
     from netgain.lab.workloads.workload import Workload
-    from netgain.report.document import Report
 
 _DURATION_S = 30.0
 
@@ -38,7 +37,8 @@ def run(
     arrivals: Annotated[
         str,
         typer.Option(
-            help="poisson, constant, gamma:SHAPE, ramp:LAST, or step:FACTOR:FROM:TO, with --rate."
+            help="poisson, constant, gamma:SHAPE, ramp:LAST, step (x5 in the middle third) or "
+            "step:FACTOR:FROM:TO, with --rate."
         ),
     ] = "poisson",
     concurrency: Annotated[
@@ -72,9 +72,7 @@ def run(
             help="cold (emptied before the run), warm (a pass is sent first), or undeclared."
         ),
     ] = "undeclared",
-    slo: Annotated[
-        Path | None, typer.Option(help="A service level file, such as examples/slo.yaml.")
-    ] = None,
+    slo: options.Slo = None,
     find_rate: Annotated[
         bool, typer.Option("--find-rate", help="Search the highest rate that meets --slo.")
     ] = False,
@@ -85,20 +83,12 @@ def run(
     budget: Annotated[
         float, typer.Option(help="Seconds of load that the search may spend.")
     ] = 1200.0,
-    warmup: Annotated[
-        str,
-        typer.Option(help="What is left out at the start: auto, none, seconds (5s) or a count."),
-    ] = "auto",
-    cooldown: Annotated[
-        str, typer.Option(help="What is left out at the end: auto, none, seconds or a count.")
-    ] = "auto",
+    warmup: options.Warmup = "auto",
+    cooldown: options.Cooldown = "auto",
     drain: Annotated[
         float, typer.Option(help="Seconds that requests under way have left at the end.")
     ] = 30.0,
-    as_tool: Annotated[
-        str | None,
-        typer.Option("--as", help="Add the numbers as vllm, guidellm or aiperf defines them."),
-    ] = None,
+    as_tool: options.AsTool = None,
     records: Annotated[
         Path | None,
         typer.Option(
@@ -110,9 +100,7 @@ def run(
     skip_bad_lines: Annotated[
         bool, typer.Option(help="Leave broken lines of a trace out, and count them.")
     ] = False,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write one row per request to this file.")
-    ] = None,
+    csv: options.Csv = None,
     html: options.Html = None,
     as_json: options.AsJson = False,
     plot: options.Plot = False,
@@ -210,7 +198,7 @@ def _one_run(
     plot: bool,
 ) -> None:
     from netgain.cli.bench.live import LiveLine
-    from netgain.cli.bench.show import write_rows
+    from netgain.cli.bench.show import show, write_rows
     from netgain.lab.bench_report import report_of
     from netgain.lab.foreign.tools import as_tool
     from netgain.lab.metrics.run_metrics import measure_run
@@ -220,24 +208,11 @@ def _one_run(
         done = bench.run(plan, line.show, records_to)
     measured = measure_run(done.header, done.records, trim=trim, slo=slo)
     foreign = None if tool is None else as_tool(tool, done.header, done.records, slo)
-    _show_run(report_of(measured, foreign), done, as_json=as_json, html=html, plot=plot)
+    show(report_of(measured, foreign, done.end), as_json=as_json, html=html, plot=plot)
     if csv is not None:
         write_rows(measured, csv)
     typer.echo(f"Records: {records_to}", err=True)
     _end(done, answered=measured.metrics.answered)
-
-
-def _show_run(
-    report: "Report", done: "BenchRun", *, as_json: bool, html: Path | None, plot: bool
-) -> None:
-    from netgain.cli.bench.show import show, with_notes
-
-    warnings = []
-    if done.outcome.reason:
-        warnings.append(f"The run ended early ({done.outcome.ended.value}): {done.outcome.reason}.")
-    if done.cache.held is False:
-        warnings.append(f"Cache {done.cache.text}.")
-    show(with_notes(report, done.notes, tuple(warnings)), as_json=as_json, html=html, plot=plot)
 
 
 def _end(done: "BenchRun", *, answered: int) -> None:
