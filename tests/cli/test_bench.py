@@ -2,11 +2,13 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,12 @@ ANSWER = Script(first_s=0.05, gap_s=0.01, tokens=8)
 SYNTHETIC = "synthetic:in=16,out=8"
 
 
-def bench(state: Path, *arguments: str, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
+def bench(
+    state: Path,
+    *arguments: str,
+    expect: int | None = 0,
+    before: Callable[[], None] | None = None,
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "netgain", "bench", *arguments],
         env={**os.environ, "XDG_STATE_HOME": str(state), "COLUMNS": "200"},
@@ -29,6 +36,7 @@ def bench(state: Path, *arguments: str, expect: int | None = 0) -> subprocess.Co
         text=True,
         timeout=120,
         check=False,
+        preexec_fn=before,
     )
     assert expect in (None, done.returncode), done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -79,44 +87,93 @@ def test_records_are_kept_without_being_asked_for(tmp_path: Path) -> None:
     assert len(read_run(kept).records) == 3
 
 
+def started(records: Path, url: str) -> subprocess.Popen[str]:
+    """A long run of which some records are in their file."""
+    running = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "netgain", "bench", url, "-w", SYNTHETIC),
+            *("--rate", "20", "-d", "60", "--records", str(records)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not (
+        records.is_file() and len(records.read_bytes().splitlines()) > 10
+    ):
+        time.sleep(0.05)
+    return running
+
+
 def test_a_server_that_dies_ends_the_run_with_what_there_was(tmp_path: Path) -> None:
     records = tmp_path / "run.jsonl"
     with ScriptedServer(ANSWER) as server:
-        timer = threading.Timer(2.5, server.die)
-        timer.start()
-        done = bench(
-            tmp_path,
-            *(server.url, "-w", SYNTHETIC, "--rate", "40", "-d", "60", "--records", str(records)),
-            expect=1,
-        )
-        timer.join()
-    assert "ended early" in done.stdout
+        running = started(records, server.url)
+        server.die()
+        out, _ = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert "ended early" in out
     kept = read_run(records).records
     assert any(record.failure is None for record in kept)
     assert any(record.failure is not None for record in kept)
 
 
-def test_an_interrupted_run_reports_what_there_was(tmp_path: Path) -> None:
-    records = tmp_path / "run.jsonl"
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_reports_what_there_was(tmp_path: Path, told: signal.Signals) -> None:
     with ScriptedServer(ANSWER) as server:
-        running = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "netgain", "bench", server.url, "-w", SYNTHETIC),
-                *("--rate", "20", "-d", "60", "--records", str(records)),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        until = time.monotonic() + 30
-        while time.monotonic() < until and not (
-            records.is_file() and len(records.read_bytes().splitlines()) > 10
-        ):
-            time.sleep(0.05)
-        running.send_signal(signal.SIGINT)
+        running = started(tmp_path / "run.jsonl", server.url)
+        running.send_signal(told)
         out, _ = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "interrupted" in out
+
+
+def test_a_run_whose_records_find_no_room_is_reported_all_the_same(tmp_path: Path) -> None:
+    records = tmp_path / "run.jsonl"
+    room = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (6000, 6000))
+    with ScriptedServer(ANSWER) as server:
+        done = bench(
+            tmp_path,
+            *(server.url, "-w", SYNTHETIC, "-c", "4", "-n", "40", "--records", str(records)),
+            expect=1,
+            before=room,
+        )
+    assert "file of records is not whole" in done.stdout
+    kept = read_run(records)
+    assert kept.torn
+    assert 0 < len(kept.records) < 40
+    answered = next(line for line in done.stdout.splitlines() if "requests in the window" in line)
+    assert int(answered.split()[4]) > len(kept.records)
+
+
+def test_more_clients_than_the_shell_allows_open_files_are_no_trouble(tmp_path: Path) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with ScriptedServer(ANSWER) as server:
+        done = bench(
+            tmp_path,
+            *(server.url, "-w", SYNTHETIC, "-c", "80", "-n", "160", "--json"),
+            before=partial(resource.setrlimit, resource.RLIMIT_NOFILE, (50, hard)),
+        )
+    figures = json.loads(done.stdout)["figures"]
+    assert figures["failed"]["value"] == 0
+
+
+def test_a_page_or_table_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
+    with ScriptedServer(ANSWER) as server:
+        for option in ("--html", "--csv"):
+            place = str(tmp_path / "missing" / "file")
+            done = bench(tmp_path, server.url, "-c", "1", option, place, expect=1)
+            assert "its folder does not exist" in done.stderr
+        assert not server.log
+
+
+def test_a_folder_for_runs_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("")
+    with ScriptedServer(ANSWER) as server:
+        done = bench(taken, server.url, "-w", SYNTHETIC, "-c", "1", "-n", "1", expect=1)
+    assert "--records" in done.stderr
 
 
 def test_a_search_says_which_rates_it_tried_within_its_bounds(tmp_path: Path) -> None:
@@ -151,7 +208,13 @@ def test_a_search_says_which_rates_it_tried_within_its_bounds(tmp_path: Path) ->
         (("URL", "--find-rate", "--slo", "examples/slo.yaml", "--budget", "0"), "budget above 0"),
         (("URL", "--rate", "1", "--slo", "no-such.yaml"), "no-such.yaml"),
         (("URL", "--rate", "1", "--body", "[1]"), "JSON object"),
+        (("URL", "--rate", "1", "--body", '{"temperature": NaN}'), "no JSON"),
+        (("URL", "--rate", "1", "--header", "X: ü"), "not ASCII"),
         (("URL", "--rate", "1", "-d", "0"), "above 0"),
+        (("URL", "--rate", "1", "-d", "inf"), "above 0"),
+        (("URL", "--rate", "1", "--timeout", "inf"), "above 0"),
+        (("URL", "--rate", "1", "--drain", "nan"), "0 or more"),
+        (("URL", "--find-rate", "--slo", "examples/slo.yaml", "-n", "9"), "leave --requests"),
         (("report", "no-such.jsonl"), "no-such.jsonl"),
     ],
 )

@@ -99,6 +99,21 @@ def test_a_cold_cache_that_hits_is_warned_of() -> None:
     assert warned(bench_report(header(duration_s=15), records), "Declared cold")
 
 
+def test_requests_the_generator_could_not_send_make_a_run_invalid() -> None:
+    _, records = poisson_run(10, 60, seed=2)
+    unsent = answer(len(records), [], intended=30_000, failure=ErrorKind.GENERATOR)
+    report = bench_report(header(), [*records, unsent])
+    assert report.verdict[0].startswith("Invalid: the load generator could not send")
+
+
+def test_a_trend_that_cannot_be_computed_is_not_printed_as_a_number() -> None:
+    late = [answer(i, [], intended=i * 100, failure=ErrorKind.TIMEOUT) for i in range(150)]
+    report = bench_report(header(duration_s=15), late)
+    course = next(s for s in report.sections if s.heading == "Course of the run")
+    assert "too few answers" in course.text[0]
+    assert "nan" not in course.text[0]
+
+
 def ended(cache_held: bool | None, reason: str = "") -> RunEnd:
     return RunEnd(
         ended=Ended.SERVER_GONE if reason else Ended.COMPLETE,

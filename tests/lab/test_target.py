@@ -1,8 +1,10 @@
 import json
 import socket
+from typing import Any
 
 import pytest
 
+from netgain.errors import ConfigurationError
 from netgain.lab.scripted_server.script import Script, UsageMode
 from netgain.lab.scripted_server.server import ScriptedServer
 from netgain.lab.target import (
@@ -40,9 +42,11 @@ def test_a_base_url_may_end_in_what_belongs_behind_it(url: str, endpoint: Endpoi
     assert parse_url(url) == endpoint
 
 
-@pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://h:99999", "http://h/?a=b"])
+@pytest.mark.parametrize(
+    "url", ["", "ftp://x", "http://", "http://h:99999", "http://h/?a=b", "http://h/ü"]
+)
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(WrongPathError, match="give http"):
+    with pytest.raises(WrongPathError, match=r"give http|ASCII"):
         parse_url(url)
 
 
@@ -86,6 +90,24 @@ def test_a_wrong_key_is_said() -> None:
             find_target(server.url, api_key="wrong")
         with pytest.raises(UnauthorizedError, match="--api-key"):
             find_target(server.url)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"api_key": "secret\n"},
+        {"api_key": "ключ"},
+        {"headers": {"X": "a\r\nEvil: b"}},
+        {"headers": {"X": "ü"}},
+        {"headers": {"X Y": "a"}},
+    ],
+)
+def test_what_cannot_stand_in_a_header_is_refused_unsent(asked: dict[str, Any]) -> None:
+    with ScriptedServer() as server:
+        with pytest.raises(ConfigurationError, match=r"API key|header") as refused:
+            find_target(server.url, **asked)
+        assert "secret" not in str(refused.value)
+        assert not server.log
 
 
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

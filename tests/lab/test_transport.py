@@ -1,12 +1,15 @@
+import asyncio
+import resource
 import socket
 import threading
 from itertools import pairwise
 
 import pytest
 
-from netgain.lab.record import ErrorKind, TokenCounting, Usage
+from netgain.lab.record import ErrorKind, RequestRecord, TokenCounting, Usage
 from netgain.lab.scripted_server.script import Ending, Event, EventKind, Script, UsageMode
-from netgain.lab.target import Dialect
+from netgain.lab.target import Dialect, Target
+from netgain.lab.transport import Intent, Transport
 from tests.lab.scripted import (
     COMPLETIONS,
     NOISE_S,
@@ -14,10 +17,20 @@ from tests.lab.scripted import (
     ask,
     assert_read,
     conversation,
+    serving,
     target_of,
     written,
 )
 
+INTENT = Intent(
+    index=0,
+    request_class="chat",
+    conversation=0,
+    turn=0,
+    intended_s=0.0,
+    prompt_tokens=None,
+    max_tokens=1,
+)
 REGULAR = Script(
     headers_s=0.1, first_s=0.1, role_gap_s=0.1, gap_s=0.1, tokens=4, tokens_per_event=2
 )
@@ -346,3 +359,21 @@ def test_the_times_of_a_record_are_in_order() -> None:
     known = [at_s for at_s in times if at_s is not None]
     assert len(known) == len(times)
     assert all(before <= after for before, after in pairwise(known))
+
+
+def test_a_machine_out_of_files_is_no_fault_of_the_server() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def ask_without_files(target: Target) -> RequestRecord:
+        transport = Transport(target, 0.0)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            return transport.read(await transport.ask(INTENT, b"{}")).record
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    with serving() as (_, target):
+        failure = asyncio.run(ask_without_files(target)).failure
+    assert failure is not None
+    assert failure.kind is ErrorKind.GENERATOR
+    assert "ulimit -n" in failure.message

@@ -4,7 +4,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ from netgain.lab.load_plan import (
 )
 from netgain.lab.record import RequestRecord
 from netgain.lab.run_end import RunEnd
-from netgain.lab.run_file import RunWriter
+from netgain.lab.run_file import RunFileError, RunWriter
 from netgain.lab.run_header import CacheState, RunHeader
 from netgain.lab.target import Api, Target
 from netgain.lab.workloads.cache_control import CacheControl, CacheControlError
@@ -70,7 +70,8 @@ class RunPlan:
 class BenchRun:
     """What one run gave. `counted`: the server's cache counters over it; `notes` for the reader.
 
-    `nonce` as the prompts were written with: runs of another nonce had other prompts.
+    `unwritten` says why not all records are in the file, where they are not. `nonce` as the prompts
+    were written with: runs of another nonce had other prompts.
     """
 
     header: RunHeader
@@ -80,6 +81,7 @@ class BenchRun:
     counted: CacheCounters | None
     notes: tuple[str, ...]
     nonce: str
+    unwritten: str = ""
 
     @property
     def end(self) -> RunEnd:
@@ -90,6 +92,7 @@ class BenchRun:
             cache_held=self.cache.held,
             cache_text=self.cache.text,
             notes=self.notes,
+            unwritten=self.unwritten,
         )
 
 
@@ -159,6 +162,7 @@ class Bench:
                     f"cache: {prepared.how}; {checked.text}",
                 ),
                 nonce=prepared.nonce,
+                unwritten=observer.unwritten,
             )
             observer.end(done.end)
         return done
@@ -272,7 +276,10 @@ def _asked(taken: list[Conversation], records: list[RequestRecord]) -> list[Conv
 
 
 class _Observer:
-    """Keeps records, in memory and in the run's file."""
+    """Keeps records, in memory and in the run's file.
+
+    A file that takes no more does not end the run, whose results are worth more than its records.
+    """
 
     def __init__(
         self,
@@ -288,6 +295,7 @@ class _Observer:
         self._records_to = records_to
         self._stack = stack
         self._writer: RunWriter | None = None
+        self.unwritten = ""
 
     def started(self, started_unix_s: float) -> None:
         """Writes the header."""
@@ -298,13 +306,19 @@ class _Observer:
     def record(self, record: RequestRecord) -> None:
         """One more."""
         self._records.append(record)
-        if self._writer is not None:
+        if self._writer is None:
+            return
+        try:
             self._writer.add(record)
+        except RunFileError as error:
+            self.unwritten = f"{error}, from record {len(self._records)} on"
+            self._writer = None
 
     def end(self, end: RunEnd) -> None:
         """Nothing more follows."""
         if self._writer is not None:
-            self._writer.end(end)
+            with suppress(RunFileError):  # whoever reads it is told that the end is missing
+                self._writer.end(end)
 
     def progress(self, progress: LoadProgress) -> None:
         """To whoever shows it."""

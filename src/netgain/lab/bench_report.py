@@ -274,7 +274,7 @@ def _context(header: RunHeader) -> dict[str, Cell]:
         "rate": header.rate,
         "concurrency": header.concurrency,
         "time_scale": header.time_scale,
-        "duration_s": header.duration_s,
+        "duration_s": header.duration_s or None,
         "seed": header.seed,
         "cache": header.cache.value,
         **header.machine,

@@ -38,14 +38,14 @@ def verdict(metrics: RunMetrics) -> tuple[str, ...]:
         }
         said.append(
             f"{words[goodput.met]}: {goodput.attainment.value:.1%} of {goodput.requests} requests "
-            f"met every limit ({goodput.demanded:.1%} demanded), {goodput.rate.value:.3g} good "
+            f"met every limit ({goodput.demanded:.1%} demanded), {_rate(goodput.rate.value)} good "
             "requests/s."
         )
     ttft = metrics.latency.get(Latency.TTFT)
     tpot = metrics.latency.get(Latency.TPOT)
     parts = [
-        f"{metrics.throughput.answered.value:.3g} requests/s",
-        f"{metrics.throughput.output_tokens.value:.4g} output tokens/s",
+        f"{_rate(metrics.throughput.answered.value)} requests/s",
+        f"{_rate(metrics.throughput.output_tokens.value)} output tokens/s",
     ]
     at_least = "at least " if metrics.saturated else ""
     if ttft is not None:
@@ -76,12 +76,13 @@ def warnings(metrics: RunMetrics, end: RunEnd | None = None) -> tuple[str, ...]:
                 "slow start from saturation."
             )
     if 0 < metrics.answered < _FEW:
-        said.append(
-            f"Only {metrics.answered} answered requests in the window: tails are guesses. Run "
-            "longer."
-        )
+        few = "1 request was" if metrics.answered == 1 else f"{metrics.answered} requests were"
+        said.append(f"Only {few} answered in the window: tails are guesses. Run longer.")
     if metrics.window.whole and metrics.recorded:
-        said.append(f"Nothing was trimmed: {metrics.window.rule}.")
+        said.append(
+            "Measured was the whole run, its beginning and end included: it is too short to cut "
+            "them off. Run longer."
+        )
     if metrics.header.cache is CacheState.UNDECLARED:
         said.append(
             "The cache's state was not declared: repeated prompts may have hit. Say cold or warm."
@@ -97,10 +98,11 @@ def warnings(metrics: RunMetrics, end: RunEnd | None = None) -> tuple[str, ...]:
         )
     law = metrics.littles_law
     if metrics.header.load is LoadKind.CLOSED and law is not None and not law.holds:
+        why = "clients idled" if law.product < law.expected else "the window is not steady"
         said.append(
             f"Little's law fails: {law.clients} clients should have {law.expected:.4g} requests "
             f"under way, but throughput x time is {law.product:.4g} (tolerance "
-            f"{law.tolerance:.0%}): clients idled or requests are lost."
+            f"{law.tolerance:.0%}): {why} or requests were miscounted."
         )
     return (*said, *_unanswered(metrics), *_token_doubts(metrics))
 
@@ -146,6 +148,10 @@ def _token_doubts(metrics: RunMetrics) -> list[str]:
             f"{tokens.shorter} of {tokens.requests} answers ended before the length asked of them."
         )
     return said
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s >= 1000 else f"{per_s:.4g}"
 
 
 def _time(seconds: float) -> str:

@@ -219,8 +219,10 @@ def _allow_connections() -> None:
 def main() -> None:
     """Works until told to end, or until nobody is there to tell."""
     _allow_connections()
-    # Ctrl-C in a terminal goes to all processes; the leading one says what it means.
+    # Ctrl-C in a terminal goes to all processes, and so may SIGTERM; the leading one says what they
+    # mean.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.setblocking(False)
     uvloop.run(_work(connection))

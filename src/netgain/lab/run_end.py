@@ -10,7 +10,7 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
 
     `cache_held`: whether the declared state of the cache held, None where that cannot be known;
     `cache_text` with what was counted. `notes` are for the reader: what was left out, how lengths
-    were counted.
+    were counted. `unwritten`: from where on records are missing in the file, and why.
     """
 
     ended: Ended
@@ -18,6 +18,7 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     cache_held: bool | None = None
     cache_text: str = ""
     notes: tuple[str, ...] = ()
+    unwritten: str = ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -25,6 +26,8 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
         said = []
         if self.reason:
             said.append(f"The run ended early ({self.ended.value}): {self.reason}.")
+        if self.unwritten:
+            said.append(f"The file of records is not whole: {self.unwritten}.")
         if self.cache_held is False:
             said.append(f"Cache {self.cache_text}.")
         return tuple(said)

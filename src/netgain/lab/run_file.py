@@ -33,7 +33,9 @@ class RunWriter:
         except FileExistsError as error:
             raise RunFileError(f"{path} exists already: choose another name") from error
         except OSError as error:
-            raise RunFileError(f"cannot write {path} ({error.strerror})") from error
+            missing = isinstance(error, FileNotFoundError)
+            reason = "its folder does not exist: make it" if missing else error.strerror
+            raise RunFileError(f"cannot write {path} ({reason})") from error
         self._write(self._encode(header))
 
     def add(self, record: RequestRecord) -> None:
@@ -60,10 +62,13 @@ class RunWriter:
         self.close()
 
     def _write(self, line: bytes) -> None:
+        data = line + b"\n"
         try:
-            self._file.write(line + b"\n")
+            written = self._file.write(data)
         except OSError as error:
             raise RunFileError(f"cannot write {self._path} ({error.strerror})") from error
+        if written != len(data):  # what a disk that fills up with this line says first
+            raise RunFileError(f"cannot write {self._path} (no space for a whole line)")
 
 
 class RunRead(msgspec.Struct, frozen=True):

@@ -29,7 +29,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 
     `rate` is the mean request rate asked for (open loop), `concurrency` the number of clients
     (closed loop), `time_scale` what a trace's times were multiplied by (replay). `duration_s` is
-    how long requests were started, not how long the last took. `started_unix_s` is the run's zero.
+    how long requests were started, not how long the last took; 0 where their number was the bound.
+    `started_unix_s` is the run's zero.
     """
 
     schema: int = 1

@@ -39,8 +39,8 @@ def parse_slo(text: str, source: str) -> ServiceLevel:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        line = "" if error.problem_mark is None else f"{error.problem_mark.line + 1}: "
-        raise ConfigurationError(f"{source}:{line} not YAML: {error.problem}") from error
+        line = "" if error.problem_mark is None else f":{error.problem_mark.line + 1}"
+        raise ConfigurationError(f"{source}{line}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{source}: not YAML: {error}") from error
     if root is None:

@@ -104,6 +104,8 @@ def parse_url(url: str) -> Endpoint:
         raise WrongPathError(f"{url!r} is no URL ({error}): give http://HOST:PORT") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise WrongPathError(f"{url!r} is no http URL: give http://HOST:PORT")
+    if not text.isascii() or any(character.isspace() for character in text):
+        raise WrongPathError(f"{url!r} holds what no URL may: write it in ASCII, without spaces")
     if parts.query or parts.fragment or parts.username:
         raise WrongPathError(f"{url!r} holds more than an address: give http://HOST:PORT")
     prefix = parts.path.rstrip("/")

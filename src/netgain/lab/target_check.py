@@ -12,6 +12,7 @@ from netgain.lab.answer_format import ErrorDetail, ErrorFormat
 from netgain.lab.client_connection import Exchange, Outcome
 from netgain.lab.connections import ConnectError, Connections, OwnLimitError, TlsError
 from netgain.lab.conversation import NO_FIELDS, Conversation, Turn
+from netgain.lab.header_check import check_api_key, check_header
 from netgain.lab.request_body import Dialogue, parse_fields
 from netgain.lab.target import (
     Api,
@@ -57,13 +58,18 @@ def find_target(
 
     The model is the first one listed, if none is named. Without an `api_key` the environment's
     NETGAIN_API_KEY is sent, or, over https only, OPENAI_API_KEY. Optional fields that the server
-    refuses are left out from then on (`Target.dialect`). Raises the `TargetError`s.
+    refuses are left out from then on (`Target.dialect`). Raises the `TargetError`s, and
+    `ConfigurationError` for what cannot be sent.
     """
     endpoint = parse_url(url)
     if api_key is None:
         api_key = os.environ.get("NETGAIN_API_KEY")
     if api_key is None and endpoint.tls:
         api_key = os.environ.get("OPENAI_API_KEY")
+    if api_key is not None:
+        check_api_key(api_key)
+    for name, value in (headers or {}).items():
+        check_header(name, value)
     extra = msgspec.Raw(msgspec.json.encode(fields)) if fields else NO_FIELDS
     parse_fields(extra, "the extra fields")
     target = Target(

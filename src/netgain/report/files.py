@@ -28,6 +28,17 @@ def write_file(path: Path, text: str) -> None:
         raise ReportError(f"cannot write {path}: {reason}; choose another place") from error
 
 
+def check_place(path: Path) -> None:
+    """Raises the `ReportError` that `write_file` would, as far as can be told before."""
+    if path.is_dir():
+        raise ReportError(f"cannot write {path}: it is a folder; name a file")
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise ReportError(f"cannot write {path}: its folder does not exist; make it")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise ReportError(f"cannot write {path}: no right to write there; choose another place")
+
+
 def _replace(target: Path, data: bytes) -> None:
     if target.is_dir():
         raise IsADirectoryError

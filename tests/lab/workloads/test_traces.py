@@ -303,3 +303,10 @@ def replaced(text: str, line: int, by: str) -> str:
     lines = text.splitlines()
     lines[line - 1] = by
     return "\n".join(lines) + "\n"
+
+
+def test_an_empty_file_named_by_its_path_is_said_to_be_empty(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text("\ufeff\n\n", "utf-8")
+    with pytest.raises(TraceError, match="is empty"):
+        parse_workload(str(path))

@@ -70,9 +70,10 @@ def run_and_show(
 ) -> None:
     """Runs every arm that can be run, then shows the report; exits with 1 where one failed."""
     from netgain.cli.bench.live import LiveLine
-    from netgain.cli.bench.show import show
+    from netgain.cli.bench.show import check_places, show
     from netgain.lab.experiment_run import run_experiment
 
+    check_places(html)
     if server.url is not None:
         experiment = experiment.on_given_server()
     results: list[ArmResult] = []

@@ -29,10 +29,11 @@ def kv(
     as_json: options.AsJson = False,
     plot: options.Plot = False,
 ) -> None:
-    """What the prefix cache saves and costs: off, cold, warm, mixed, and too small.
+    """What the prefix cache saves and costs.
 
-    Without a URL netgain starts servers of its own, one for each setting that an arm needs. Arms
-    that the engine cannot do yet (tiers below the device) are listed as not available.
+    Its arms: off, cold, warm, mixed, and too small. Without a URL netgain starts servers of its
+    own, one for each setting that an arm needs. Arms that the engine cannot do yet (tiers below the
+    device) are listed as not available.
 
     Examples:
 

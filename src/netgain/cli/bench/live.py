@@ -2,13 +2,33 @@
 
 import shutil
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
+
+import typer
 
 from netgain.report.units import quantity
 
 if TYPE_CHECKING:
     from netgain.lab.load_plan import LoadProgress
+
+
+_SLOW_S: Final = 5.0
+
+
+@contextmanager
+def said_if_slow(text: str) -> Iterator[None]:
+    """Says on standard error what is waited for, once that takes long."""
+    timer = threading.Timer(_SLOW_S, typer.echo, (text,), {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class LiveLine:

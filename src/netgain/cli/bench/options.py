@@ -1,6 +1,7 @@
 """Options that the bench commands share, and the target and tokenizer they name."""
 
 import json
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from netgain.lab.target import Target
 
 Url: TypeAlias = Annotated[
-    str, typer.Argument(help="The server, for example http://127.0.0.1:8000.")
+    str, typer.Argument(help="The server, as http://127.0.0.1:8000; https and /v1 may be in it.")
 ]
 Model: TypeAlias = Annotated[
     str | None, typer.Option("--model", "-m", help="Model name.", show_default="the first listed")
@@ -25,7 +26,10 @@ ApiName: TypeAlias = Annotated[
 ]
 ApiKey: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="Sent as a bearer token.", show_default="NETGAIN_API_KEY"),
+    typer.Option(
+        help="Sent as a bearer token.",
+        show_default="NETGAIN_API_KEY; over https else OPENAI_API_KEY",
+    ),
 ]
 Header: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="'Name: value' sent with every request; repeatable.")
@@ -93,25 +97,27 @@ def find(
     stream: bool = True,
 ) -> "Target":
     """The target, after it answered. Raises `NetgainError`s that say what to do."""
+    from netgain.cli.bench.live import said_if_slow
     from netgain.lab.target import Api
     from netgain.lab.target_check import find_target
 
-    if not timeout_s > 0:
+    if not 0 < timeout_s < math.inf:
         raise ConfigurationError(f"--timeout {timeout_s:g}: give seconds above 0")
     try:
         chosen = Api(api)
     except ValueError:
         raise ConfigurationError(f"--api {api}: choose chat or completions") from None
-    return find_target(
-        url,
-        api=chosen,
-        model=model,
-        api_key=api_key,
-        headers=_headers(headers or []),
-        fields=_fields(body),
-        stream=stream,
-        timeout_s=timeout_s,
-    )
+    with said_if_slow(f"waiting for {url} to answer a first request"):
+        return find_target(
+            url,
+            api=chosen,
+            model=model,
+            api_key=api_key,
+            headers=_headers(headers or []),
+            fields=_fields(body),
+            stream=stream,
+            timeout_s=timeout_s,
+        )
 
 
 def bench_of(target: "Target", tokenizer: str | None) -> "Bench":
@@ -151,9 +157,13 @@ def _fields(body: str | None) -> dict[str, object] | None:
     if body is None:
         return None
     try:
-        fields = json.loads(body)
-    except json.JSONDecodeError as error:
+        fields = json.loads(body, parse_constant=_no_number)
+    except ValueError as error:
         raise ConfigurationError(f"--body is no JSON ({error}): give an object") from None
     if not isinstance(fields, dict):
         raise ConfigurationError("--body: give a JSON object, such as '{\"temperature\": 0}'")
     return fields
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is none of its numbers")

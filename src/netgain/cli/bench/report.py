@@ -22,7 +22,9 @@ def report(
     as_json: options.AsJson = False,
     plot: options.Plot = False,
 ) -> None:
-    """Make the report of a run again, from its records alone, with another SLO or trim.
+    """Make the report of a run again, from its records.
+
+    With another service level, another trim or another tool's definitions, if wanted.
 
     Examples:
 
@@ -31,13 +33,14 @@ def report(
       netgain bench report run.jsonl --as vllm
     """
     from netgain.cli.bench.choices import tool_of, trim_of
-    from netgain.cli.bench.show import show, with_warnings, write_rows
+    from netgain.cli.bench.show import check_places, show, with_warnings, write_rows
     from netgain.lab.bench_report import report_of
     from netgain.lab.foreign.tools import as_tool as as_its_tool
     from netgain.lab.metrics.run_metrics import measure_run
     from netgain.lab.run_file import read_run
     from netgain.lab.slo_file import read_slo
 
+    check_places(html, csv)
     tool = tool_of(as_tool)
     level = None if slo is None else read_slo(slo)
     found = read_run(records, skip_broken=skip_bad_lines)

@@ -1,5 +1,6 @@
 """`netgain bench URL`."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,13 +33,15 @@ def run(
         ),
     ] = "chat",
     rate: Annotated[
-        float | None, typer.Option("--rate", "-r", help="Requests per second, open loop.")
+        float | None,
+        typer.Option("--rate", "-r", help="Conversations begun per second, open loop."),
     ] = None,
     arrivals: Annotated[
         str,
         typer.Option(
-            help="poisson, constant, gamma:SHAPE, ramp:LAST, step (x5 in the middle third) or "
-            "step:FACTOR:FROM:TO, with --rate."
+            help="How --rate's requests come: poisson, constant, gamma:SHAPE (below 1: in bursts), "
+            "ramp:LAST (the rate at the end), step (x5 in the middle third) or "
+            "step:FACTOR:FROM:TO (seconds)."
         ),
     ] = "poisson",
     concurrency: Annotated[
@@ -51,7 +54,10 @@ def run(
     duration: Annotated[
         float | None,
         typer.Option(
-            "--duration", "-d", help="Seconds in which requests are begun.", show_default="30"
+            "--duration",
+            "-d",
+            help="Seconds in which requests are begun; with --find-rate, of each rate tried.",
+            show_default="30, or until --requests or a trace end",
         ),
     ] = None,
     requests: Annotated[
@@ -115,11 +121,13 @@ def run(
 
       netgain bench http://127.0.0.1:8000 --workload chat --rate 4 --duration 30
 
-      netgain bench http://127.0.0.1:8000 -w rag -c 8 -n 200 --cache cold --html run.html
+      netgain bench http://127.0.0.1:8000 -w rag -c 8 -n 200 --html run.html
 
       netgain bench http://127.0.0.1:8000 --find-rate --slo examples/slo.yaml
     """
     from netgain.cli.bench.choices import cache_of, tool_of, trim_of
+    from netgain.cli.bench.interrupt import terminated_as_interrupted
+    from netgain.cli.bench.show import check_places
     from netgain.lab.slo_file import read_slo
     from netgain.lab.workloads.registry import parse_workload
 
@@ -132,10 +140,20 @@ def run(
         raise ConfigurationError("--find-rate needs a service level: give --slo FILE")
     if find_rate and (rate is not None or concurrency is not None or time_scale is not None):
         raise ConfigurationError("--find-rate chooses the rate itself: leave --rate and others out")
-    if duration is not None and not duration > 0:
+    if find_rate and (requests is not None or records or csv or as_tool or keep_text):
+        raise ConfigurationError(
+            "--find-rate makes many runs: leave --requests, --records, --csv, --as and --keep-text "
+            "out"
+        )
+    if duration is not None and not 0 < duration < math.inf:
         raise ConfigurationError(f"--duration {duration:g}: give seconds above 0")
+    if not 0 <= drain < math.inf:
+        raise ConfigurationError(f"--drain {drain:g}: give seconds, 0 or more")
+    if concurrency is not None and concurrency < 1:
+        raise ConfigurationError(f"--concurrency {concurrency}: give 1 or more")
     if requests is not None and requests < 1:
         raise ConfigurationError(f"--requests {requests}: give 1 or more")
+    check_places(html, csv)
     load = None if find_rate else _load(source, rate, arrivals, concurrency, time_scale, duration)
     target = options.find(
         url,
@@ -150,23 +168,24 @@ def run(
     bench = options.bench_of(target, tokenizer)
     if load is None:
         assert level is not None
-        _search(
-            bench,
-            source,
-            level,
-            duration_s=duration or _DURATION_S,
-            lowest_rate=lowest_rate,
-            highest_rate=highest_rate,
-            budget_s=budget,
-            arrivals=arrivals,
-            seed=seed,
-            cache=cache_state,
-            trim=trim,
-            drain_s=drain,
-            as_json=as_json,
-            html=html,
-            plot=plot,
-        )
+        with terminated_as_interrupted():
+            _search(
+                bench,
+                source,
+                level,
+                duration_s=duration or _DURATION_S,
+                lowest_rate=lowest_rate,
+                highest_rate=highest_rate,
+                budget_s=budget,
+                arrivals=arrivals,
+                seed=seed,
+                cache=cache_state,
+                trim=trim,
+                drain_s=drain,
+                as_json=as_json,
+                html=html,
+                plot=plot,
+            )
         return
     from netgain.lab.bench import RunPlan
 
@@ -181,7 +200,8 @@ def run(
         drain_s=drain,
         keep_text=keep_text,
     )
-    _one_run(bench, plan, level, trim, tool, records, csv, html, as_json=as_json, plot=plot)
+    with terminated_as_interrupted():
+        _one_run(bench, plan, level, trim, tool, records, csv, html, as_json=as_json, plot=plot)
 
 
 def _one_run(
@@ -204,24 +224,31 @@ def _one_run(
     from netgain.lab.metrics.run_metrics import measure_run
 
     records_to = records or _runs_folder_file()
-    with LiveLine() as line:
-        done = bench.run(plan, line.show, records_to)
+    try:
+        with LiveLine() as line:
+            done = bench.run(plan, line.show, records_to)
+    except KeyboardInterrupt:
+        if records_to.is_file():
+            typer.echo(f"Records until then: {records_to}", err=True)
+        raise
     measured = measure_run(done.header, done.records, trim=trim, slo=slo)
     foreign = None if tool is None else as_tool(tool, done.header, done.records, slo)
+    typer.echo(f"Records: {records_to}", err=True)
     show(report_of(measured, foreign, done.end), as_json=as_json, html=html, plot=plot)
     if csv is not None:
         write_rows(measured, csv)
-    typer.echo(f"Records: {records_to}", err=True)
     _end(done, answered=measured.metrics.answered)
 
 
 def _end(done: "BenchRun", *, answered: int) -> None:
-    """Exits with 1 when the run did not go to its end, or nothing was answered."""
+    """Exits with 1 when the run did not go to its end, nothing was answered, or records are
+    missing.
+    """
     from netgain.lab.load_plan import Ended
 
     if done.outcome.ended is Ended.INTERRUPTED:
         raise typer.Exit(130)
-    if done.outcome.ended is not Ended.COMPLETE or not answered:
+    if done.outcome.ended is not Ended.COMPLETE or not answered or done.unwritten:
         raise typer.Exit(1)
 
 
@@ -329,16 +356,17 @@ def _load(
 
 def _runs_folder_file() -> Path:
     """A new file's name in the user's folder for runs."""
+    import os
     import time
 
     import platformdirs
 
     folder = platformdirs.user_state_path("netgain") / "runs"
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = time.strftime("%Y%m%d-%H%M%S")
-    path = folder / f"{stem}.jsonl"
-    number = 2
-    while path.exists():
-        path = folder / f"{stem}-{number}.jsonl"
-        number += 1
-    return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot keep records in {folder} ({error.strerror}): name a file with --records"
+        ) from error
+    # The process tells runs apart that begin in the same second.
+    return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.jsonl"

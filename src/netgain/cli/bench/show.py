@@ -12,21 +12,30 @@ if TYPE_CHECKING:
 
 
 def show(report: "Report", *, as_json: bool, html: Path | None, plot: bool) -> None:
-    """Prints a report as text or JSON, and writes it as a page where asked to."""
-    if html is not None:
-        from netgain.report.page import write_page
-
-        write_page(report, html)
+    """Prints a report as text or JSON, then writes it as a page where asked to."""
     if as_json:
         from netgain.report.json_form import json_text
 
         typer.echo(json_text(report), nl=False)
-        return
-    from netgain.report.terminal import print_report
+    else:
+        from netgain.report.terminal import print_report
 
-    print_report(report, plot=plot)
+        print_report(report, plot=plot)
     if html is not None:
-        typer.echo(f"Page: {html}")
+        from netgain.report.page import write_page
+
+        write_page(report, html)
+        if not as_json:
+            typer.echo(f"Page: {html}")
+
+
+def check_places(*paths: Path | None) -> None:
+    """Raises a `ReportError` where one cannot be written: better before a run than after it."""
+    from netgain.report.files import check_place
+
+    for path in paths:
+        if path is not None:
+            check_place(path)
 
 
 def with_warnings(report: "Report", warnings: tuple[str, ...]) -> "Report":

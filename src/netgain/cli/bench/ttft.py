@@ -30,10 +30,11 @@ def ttft(
     as_json: options.AsJson = False,
     plot: options.Plot = False,
 ) -> None:
-    """What long prompts do to everybody else: gaps of decoders, TTFT of short requests.
+    """What long prompts do to everybody else.
 
-    Every arm has the same decoders and short requests; long prompts come on top, in growing shares.
-    Prefill and decode in separate pools, the remedy, is listed as not available yet.
+    Measured are the gaps of decoders and the TTFT of short requests. Every arm has the same
+    decoders and short requests; long prompts come on top, in growing shares. Prefill and decode in
+    separate pools, the remedy, is listed as not available yet.
 
     Examples:
 

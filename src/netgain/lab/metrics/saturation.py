@@ -84,10 +84,9 @@ class Saturation:
                 changed = "grew" if self.growth >= 0 else "fell"
                 return (
                     f"requests under way {changed} by {abs(self.growth):.0f} over "
-                    f"{self.arrivals} arrivals "
-                    f"(p = {self.drift_chance:.2g}), {self.queue_rise:.2g}x from the first third "
-                    f"to the last (p = {self.queue_chance:.2g}); TTFT {self.ttft_rise:.2g}x "
-                    f"(p = {self.ttft_chance:.2g})"
+                    f"{self.arrivals} arrivals (p = {self.drift_chance:.2g}), from the first third "
+                    f"to the last {_trend(self.queue_rise, self.queue_chance)}; "
+                    f"TTFT {_trend(self.ttft_rise, self.ttft_chance)}"
                 )
 
 
@@ -151,6 +150,12 @@ def drift_probability(steps: FloatArray) -> float:
     if deviation == 0:
         return 0.0
     return t_tail(mean / deviation * math.sqrt(len(steps)), len(steps) - 1)
+
+
+def _trend(rise: float, chance: float) -> str:
+    if math.isnan(chance):
+        return "unknown, too few answers"
+    return f"{rise:.2g}x (p = {chance:.2g})"
 
 
 def _block_means(blocks: TimeBlocks, at_s: FloatArray, values: FloatArray) -> FloatArray:

@@ -43,7 +43,9 @@ class WordCounter:
     """For a target whose tokenizer is not at hand: a word is one token, a template none."""
 
     exact: Final = False
-    description: Final = "approximate: one token a word, no template (no tokenizer at hand)"
+    description: Final = (
+        "approximate: one token a word, no template (no tokenizer at hand: --tokenizer names one)"
+    )
 
     def text_ids(self, text: str) -> Sequence[int]:
         """One id a word or punctuation mark."""

@@ -28,6 +28,8 @@ def kind_of_file(path: Path) -> TraceKind:
             head = file.read(_LOOK_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     except OSError as error:
         raise TraceError(path, None, f"cannot be read: {error.strerror}") from error
+    if not head:
+        raise TraceError(path, None, "is empty")
     first = head.partition(b"\n")[0].strip()
     if first.startswith(b"["):
         return TraceKind.SHAREGPT

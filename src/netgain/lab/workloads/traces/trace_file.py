@@ -39,7 +39,8 @@ class Rows(Generic[Row]):
         """What was left out as broken, if anything."""
         if not self.bad:
             return ()
-        return (f"{self.bad} broken lines left out, the first: {self.first_bad}",)
+        lines = "line" if self.bad == 1 else "lines"
+        return (f"{self.bad} broken {lines} left out, the first: {self.first_bad}",)
 
 
 @dataclass(frozen=True)
