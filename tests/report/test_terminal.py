@@ -252,3 +252,10 @@ def test_a_section_of_charts_alone_has_no_heading_where_nothing_is_drawn() -> No
     report = Report("t", (Section("Curves", charts=(CDF,)),))
     assert "Curves" not in report_text(report)
     assert "Curves" in report_text(report, plot=True)
+
+
+def test_a_legend_of_many_series_is_broken_over_lines() -> None:
+    series = tuple(Series(f"a long name {at}", [1.0, 2.0], [1.0, at + 1.0]) for at in range(6))
+    text = plot_text(Chart("c", "C", Axis("x"), Axis("y"), series), 50, color=False)
+    assert all(f"a long name {at}" in text for at in range(6))
+    assert max(map(len, text.splitlines())) <= 50

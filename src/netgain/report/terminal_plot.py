@@ -96,7 +96,7 @@ def plot_text(chart: Chart, width: int, *, color: bool) -> str:
     finally:
         plot.clear()
     text = lines if color else str(plotext.uncolorize(lines))
-    return "\n".join((*_legend(drawings), *(line.rstrip() for line in text.split("\n"))))
+    return "\n".join((*_legend(drawings, width), *(line.rstrip() for line in text.split("\n"))))
 
 
 def _height(y: AxisScale, series: int, *, sideways: bool) -> int:
@@ -277,7 +277,15 @@ def _decades(low: float, high: float) -> list[tuple[float, str]]:
     return ticks or [(low, number(10.0**low)), (high, number(10.0**high))]
 
 
-def _legend(drawings: Sequence[_Drawing]) -> tuple[str, ...]:
+def _legend(drawings: Sequence[_Drawing], width: int) -> tuple[str, ...]:
+    """Names beside their markers, as many a line as it holds."""
     if len(drawings) == 1:
         return ()
-    return ("  ".join(f"{d.marker} {printable(d.name)}" for d in drawings),)
+    lines: list[str] = []
+    for drawing in drawings:
+        entry = f"{drawing.marker} {printable(drawing.name)}"
+        if lines and len(lines[-1]) + 2 + len(entry) <= width:
+            lines[-1] += f"  {entry}"
+        else:
+            lines.append(entry)
+    return tuple(lines)

@@ -1,5 +1,6 @@
 """Plans of links, speculation, separation, cache and knowledge, as reports."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -88,6 +89,32 @@ def test_tables_have_no_column_without_a_value(plan: str) -> None:
         for table in section.tables:
             for column in table.columns:
                 assert any(column.key in row for row in table.rows), (table.name, column.key)
+
+
+def test_a_plain_and_a_verifying_step_are_sums_that_add_up() -> None:
+    report = plan_spec(SpecQuestion(setup(), batch=8, conditional=(0.8, 0.7)))
+    for name in ("plain_step_s", "verify_s"):
+        figure = report.figure(name)
+        parts = [float(part.split(" ms ")[0]) for part in figure.arithmetic.split(" + ")]
+        assert sum(parts) / 1e3 == pytest.approx(value(report, name), rel=1e-3)
+
+
+def test_measured_acceptance_is_filled_into_the_formula() -> None:
+    figure = plan_spec(SpecQuestion(setup(), depth=3, conditional=(0.8, 0.7))).figure(
+        "tokens_per_iteration"
+    )
+    formula, _, result = figure.arithmetic.partition(" = ")
+    assert formula == "1 + 0.8 + 0.8 x 0.7 + 0.8 x 0.7 x 0.7"
+    assert float(result) == pytest.approx(1 + 0.8 + 0.56 + 0.392)
+
+
+def test_the_link_s_use_is_shown_with_its_numbers() -> None:
+    report = plan_pd(PDQuestion(setup(), 8, 4096, 256, 4, 64, 38e9, "a link"))
+    words = report.figure("link_use").arithmetic
+    shown = re.match(r"([\d,]+) B x ([\d.]+)/s / ([\d.]+) GB/s", words)
+    assert shown is not None
+    used = float(shown[1].replace(",", "")) * float(shown[2]) / (float(shown[3]) * 1e9)
+    assert used == pytest.approx(value(report, "link_use"), rel=1e-3)
 
 
 def test_a_measured_step_makes_times_calibrated() -> None:

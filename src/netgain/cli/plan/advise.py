@@ -4,9 +4,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from netgain.cli.plan.engine import OnDevice, StepMs
-from netgain.cli.plan.options import KVDType, Model, Weights
-from netgain.cli.plan.output import AsJson, Explain, Hardware, Html, Plot
+from netgain.cli.plan.options import (
+    AsJson,
+    Explain,
+    Hardware,
+    Html,
+    KVDType,
+    Model,
+    OnDevice,
+    Plot,
+    StepMs,
+    Weights,
+)
 from netgain.errors import ConfigurationError
 
 if TYPE_CHECKING:

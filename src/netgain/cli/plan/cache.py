@@ -4,9 +4,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from netgain.cli.plan.engine import OnDevice, StepMs
-from netgain.cli.plan.options import TP, KVDType, Model, Weights
-from netgain.cli.plan.output import AsJson, Explain, Hardware, Html, Plot
+from netgain.cli.plan.options import (
+    TP,
+    AsJson,
+    Explain,
+    Hardware,
+    Html,
+    KVDType,
+    Model,
+    OnDevice,
+    Plot,
+    StepMs,
+    Weights,
+)
 from netgain.errors import ConfigurationError
 
 if TYPE_CHECKING:

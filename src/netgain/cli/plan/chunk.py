@@ -4,10 +4,23 @@ from typing import Annotated
 
 import typer
 
-from netgain.cli.plan.engine import OnDevice, StepMs
 from netgain.cli.plan.laid_out import Network, TopologyName
-from netgain.cli.plan.options import DP, EP, PP, TP, KVDType, Model, Weights
-from netgain.cli.plan.output import AsJson, Explain, Hardware, Html, Plot
+from netgain.cli.plan.options import (
+    DP,
+    EP,
+    PP,
+    TP,
+    AsJson,
+    Explain,
+    Hardware,
+    Html,
+    KVDType,
+    Model,
+    OnDevice,
+    Plot,
+    StepMs,
+    Weights,
+)
 
 
 def chunk(

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from netgain.cli.plan.options import KVDType, Weights
-from netgain.cli.plan.output import AsJson, Explain, Hardware, Html, Plot
+from netgain.cli.plan.options import AsJson, Explain, Hardware, Html, KVDType, Plot, Weights
 
 
 def compare_hardware(

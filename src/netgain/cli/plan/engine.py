@@ -2,24 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING
 
 from netgain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from netgain.cost.planner.setup import Measured, Setup
 
-OnDevice: TypeAlias = Annotated[str, typer.Option("--on", help="A device, such as H100-SXM.")]
-StepMs: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--measured-step",
-        help="A measured decode step, MS@BATCHxCONTEXT such as 7.4@8x1280: calibrates all times.",
-        show_default="none: data sheet and published fractions",
-    ),
-]
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 

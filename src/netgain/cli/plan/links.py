@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from netgain.cli.plan.engine import StepMs
-from netgain.cli.plan.options import KVDType, Weights
-from netgain.cli.plan.output import AsJson, Explain, Hardware, Html, Plot
+from netgain.cli.plan.options import AsJson, Explain, Hardware, Html, KVDType, Plot, StepMs, Weights
 
 if TYPE_CHECKING:
     from netgain.cost.layout import Layout

@@ -4,8 +4,21 @@ from typing import Annotated
 
 import typer
 
-from netgain.cli.plan.options import DP, EP, PP, TP, KVDType, Model, On, Weights
-from netgain.cli.plan.output import AsJson, Explain, Hardware, Html, Plot
+from netgain.cli.plan.options import (
+    DP,
+    EP,
+    PP,
+    TP,
+    AsJson,
+    Explain,
+    Hardware,
+    Html,
+    KVDType,
+    Model,
+    On,
+    Plot,
+    Weights,
+)
 
 
 def memory(

@@ -32,6 +32,28 @@ PP: TypeAlias = Annotated[int, typer.Option("--pp", help="Pipeline stages.")]
 DP: TypeAlias = Annotated[int, typer.Option("--dp", help="Data-parallel copies.")]
 EP: TypeAlias = Annotated[int, typer.Option("--ep", help="Ranks that share the experts.")]
 
+OnDevice: TypeAlias = Annotated[str, typer.Option("--on", help="A device, such as H100-SXM.")]
+StepMs: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--measured-step",
+        help="A measured decode step, MS@BATCHxCONTEXT such as 7.4@8x1280: calibrates all times.",
+        show_default="none: data sheet and published fractions",
+    ),
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Html: TypeAlias = Annotated[
+    Path | None, typer.Option("--html", help="Write a page with charts to this file too.")
+]
+Plot: TypeAlias = Annotated[bool, typer.Option("--plot", help="Draw the charts in the terminal.")]
+Explain: TypeAlias = Annotated[
+    bool, typer.Option("--explain", help="Show each figure's arithmetic and where it comes from.")
+]
+Hardware: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--hardware", help="A TOML file with devices or links of your own; repeatable."),
+]
+
 
 def catalogue(files: list[Path] | None) -> "Catalogue":
     """The shipped devices, the user's own file, and `files`. Raises `ConfigurationError`."""

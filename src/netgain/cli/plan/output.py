@@ -1,25 +1,12 @@
-"""How a plan is shown: the options all its commands share, and the one place that renders."""
+"""How a plan is shown: the one place that renders."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
     from netgain.report.document import Report
-
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Html: TypeAlias = Annotated[
-    Path | None, typer.Option("--html", help="Write a page with charts to this file too.")
-]
-Plot: TypeAlias = Annotated[bool, typer.Option("--plot", help="Draw the charts in the terminal.")]
-Explain: TypeAlias = Annotated[
-    bool, typer.Option("--explain", help="Show each figure's arithmetic and where it comes from.")
-]
-Hardware: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option("--hardware", help="A TOML file with devices or links of your own; repeatable."),
-]
 
 
 def show(report: "Report", *, as_json: bool, html: Path | None, plot: bool, explain: bool) -> None:

@@ -24,6 +24,7 @@ from netgain.cost.disaggregation import (
 from netgain.cost.kv_bytes import kv_copies
 from netgain.cost.kv_transfer import descriptors, handoff_s, visible_by_layer_s
 from netgain.cost.planner.setup import Setup
+from netgain.cost.planner.step_words import step_words
 from netgain.cost.queueing import Service, wait_quantile_s
 from netgain.cost.step_costs import prefill_s
 from netgain.cost.step_work import decode
@@ -96,6 +97,8 @@ class _Parts:
     link_use: float
     prefill_per_s: float
     decode_per_s: float
+    use_words: str
+    step_words: str
 
 
 def plan_pd(question: PDQuestion) -> Report:
@@ -156,6 +159,7 @@ def _parts(q: PDQuestion) -> _Parts:
     moved = handoff_s(kv, q.link_bytes_per_s, q.descriptor_s, records)
     # Every prefill instance has its own way out: the traffic of each is what its link carries.
     per_link = min(q.rate_per_s / max(1, q.instances // 2), 1 / prefill)
+    use = f"{kv:,} B x {per_link:.4g}/s / {q.link_bytes_per_s / 1e9:.4g} GB/s"
     return _Parts(
         prefill,
         step,
@@ -166,6 +170,8 @@ def _parts(q: PDQuestion) -> _Parts:
         link_use(kv, per_link, q.link_bytes_per_s),
         prefill_rate_per_s(prefill),
         decode_rate_per_s(q.batch, step, q.output_tokens),
+        f"{use}, half of the instances prefilling; too full from {FULL_LINK:.0%}",
+        step_words(steps.estimate(decode(q.batch, q.context_tokens))),
     )
 
 
@@ -197,7 +203,7 @@ def _rates(q: PDQuestion, p: _Parts) -> Section:
             Figure("prefill_s", f"Prefill of {q.prompt_tokens:,} tokens", p.prefill_s, "s", basis,
                    "sum over operations of max(FLOPs / rate, bytes / bandwidth)", source),
             Figure("decode_step_s", f"Decode step at batch {q.batch}", p.step_s, "s", basis,
-                   f"context {q.context_tokens:,} each", source),
+                   f"context {q.context_tokens:,} each: {p.step_words}", source),
             Figure("prefill_per_s", "Prefills/s of one instance", p.prefill_per_s, "requests/s",
                    basis, f"1 / {p.prefill_s:.4g} s", source),
             Figure("decode_per_s", "Answers/s of one instance", p.decode_per_s, "requests/s",
@@ -236,7 +242,7 @@ def _handoff(q: PDQuestion, p: _Parts) -> Section:
                    basis, f"max({p.transfer_s * 1e3:.4g} / {q.setup.shape.layers}, "
                    f"{p.transfer_s * 1e3:.4g} - {p.prefill_s * 1e3:.4g} x (L - 1) / L) ms", source),
             Figure("link_use", "Use of a prefill instance's link", p.link_use, "fraction", basis,
-                   "KV bytes x prefills/s per instance / effective rate; too full from 70 %",
+                   p.use_words,
                    "SPEC 11: 1.2 GiB x 8/s over 12 GiB/s is 80 %"),
         ),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from netgain.cost.kv_bytes import kv_bytes_per_token
 from netgain.cost.layout import ONE_DEVICE
 from netgain.cost.model_shape import ModelShape
 from netgain.cost.planner.setup import Setup
+from netgain.cost.planner.step_words import step_words
 from netgain.cost.precision import WeightFormat
 from netgain.cost.roofline import RooflineModel
 from netgain.cost.speculation import (
@@ -99,6 +100,14 @@ class SpecQuestion:
         return tokens_per_iteration_measured(known + known[-1:] * (depth - len(known)))
 
 
+def _measured_words(conditional: tuple[float, ...], depth: int) -> str:
+    """`1 + 0.8 + 0.8 x 0.7`: positions beyond the measured ones are as the last of these."""
+    known = list(conditional[:depth])
+    rates = known + known[-1:] * (depth - len(known))
+    products = (" x ".join(f"{rate:g}" for rate in rates[:end]) for end in range(1, depth + 1))
+    return " + ".join(["1", *products])
+
+
 class _Times:
     """Times of iterations, each step computed once."""
 
@@ -107,6 +116,14 @@ class _Times:
         self._target = question.setup.steps()
         self._draft = self._drafter()
         self._known: dict[tuple[int, int], IterationTimes] = {}
+
+    def plain_words(self, batch: int) -> str:
+        """A plain step as a sum."""
+        return step_words(self._target.estimate(decode(batch, self._q.context_tokens)))
+
+    def verify_words(self, batch: int, depth: int) -> str:
+        """A verification as a sum."""
+        return step_words(self._target.estimate(verify(batch, self._q.context_tokens, depth)))
 
     def of(self, batch: int, depth: int) -> IterationTimes:
         key = (batch, depth)
@@ -201,7 +218,7 @@ def _asked(question: SpecQuestion, times: _Times, best: int, gain: float) -> Sec
     basis, source = question.setup.basis, question.setup.source
     a = question.acceptance
     formula = (
-        " + ".join(["1", *(f"a1..a{j}" for j in range(1, depth + 1))])
+        _measured_words(question.conditional, depth)
         if question.conditional
         else f"(1 - {a:g}^{depth + 1}) / (1 - {a:g})"
         if a < 1
@@ -215,11 +232,15 @@ def _asked(question: SpecQuestion, times: _Times, best: int, gain: float) -> Sec
         figures=(
             Figure("tokens_per_iteration", "Tokens per iteration (E)", tokens, "tokens",
                    tokens_basis, f"{formula} = {tokens:.4f}", _LEVIATHAN),
-            Figure("plain_step_s", "Plain step", plain_itl, "s", basis, "", source),
+            Figure("plain_step_s", "Plain step", plain_itl, "s", basis,
+                   times.plain_words(batch), source),
             Figure("draft_step_s", "One drafted token of every sequence", each.draft_s, "s",
-                   basis, "", source if question.draft else "the draft ratio"),
+                   basis,
+                   "" if question.draft
+                   else f"{question.draft_ratio:g} x {each.decode_s * 1e3:.4g} ms",
+                   source if question.draft else "the draft ratio"),
             Figure("verify_s", f"Verification of {depth + 1} positions", each.verify_s, "s",
-                   basis, "", source),
+                   basis, times.verify_words(batch, depth), source),
             Figure("step_ratio", "Iteration over plain step", ratio, "ratio", basis,
                    f"({depth} x {each.draft_s * 1e3:.4g} + {each.verify_s * 1e3:.4g} + "
                    f"{each.over_s * 1e3:.4g}) / {each.decode_s * 1e3:.4g} ms", _LEVIATHAN),
@@ -232,7 +253,10 @@ def _asked(question: SpecQuestion, times: _Times, best: int, gain: float) -> Sec
                    else f"no acceptance reaches {ratio:.4g} tokens", _LEVIATHAN),
             Figure("best_depth", "Best depth here (0: off)", best, "", basis,
                    f"largest of S for 0..{question.deepest}", source),
-            Figure("best_speed_up", "Speed-up at the best depth", gain, "ratio", basis, "", source),
+            Figure("best_speed_up", "Speed-up at the best depth", gain, "ratio", basis,
+                   f"E / ratio at depth {best} = {question.tokens(best):.4g} / "
+                   f"{times.of(batch, best).step_ratio(best):.4g}" if best else "off: plain steps",
+                   source),
         ),
         text=(
             "Acceptance alone ranks nothing: it falls with depth by arithmetic, and a slow drafter "
@@ -319,7 +343,10 @@ def _costs(question: SpecQuestion, times: _Times) -> Section:
         Figure("rejected_s", "Time they took, per iteration",
                thrown / depth * (depth * each.draft_s)
                + thrown / (depth + 1) * max(0.0, each.verify_s - each.decode_s),
-               "s", basis, "their share of drafting and of the extra verification", source),
+               "s", basis,
+               f"{thrown:.4g} x {each.draft_s * 1e3:.4g} ms drafting + {thrown:.4g} / {depth + 1} "
+               f"x {max(0.0, each.verify_s - each.decode_s) * 1e3:.4g} ms of extra verification",
+               source),
     ]  # fmt: skip
     if question.draft is not None:
         weights = question.draft_weights or question.setup.weights
