@@ -161,13 +161,27 @@ def test_a_device_of_one_s_own_can_be_used(tmp_path: Path) -> None:
         (("memory", "llama-2-7b", "--batch", "-3"), "give 1 or more"),
         (("memory", "llama-2-7b", "--kv-length", "0"), "give 1 or more"),
         (("memory", "llama-2-7b", "--on", "H100", "--tp", "64"), "cannot be laid out"),
+        (("memory", "llama-2-7b", "--on", "H100", "--tp", "9" * 30), "use --tp 32"),
+        (("memory", "llama-2-7b", "--on", "x" * 3000), "Known are"),
         (("memory", "llama-2-7b", "--on", "H100", "--utilisation", "2"), "utilisation"),
         (("memory", "llama-2-7b", "--weights", "int5"), "unknown weight format"),
         (("memory", "llama-2-7b", "--kv-dtype", "odd"), "unknown KV format"),
         (("roofline", "llama-2-7b", "--on", "L4", "--batch", "1,x"), "whole numbers"),
         (("roofline", "llama-2-7b", "--on", "L4", "--batch", ","), "give lengths"),
+        (("roofline", "llama-3.1-8b", "--on", "H100", "--tp", "12"), "do not fill machines of 8"),
+        (("roofline", "llama-3.1-8b", "--on", "H100", "--ep", "4"), "tp x dp is 1"),
+        (("roofline", "llama-3.1-70b", "--on", "L4", "--tp", "4", "--topology", "x"), "nearest"),
+        (("price", "--batch", "0"), "batch is 0"),
+        (("price", "--price-per-hour", "-1"), "dollars_per_device_hour is -1"),
+        (("price", "--utilisation", "0"), "utilisation is 0"),
+        (("chunk", "--chunks", "x"), "whole numbers"),
+        (("chunk", "--itl-ms", "0"), "itl_s is 0"),
+        (("advise", "--goal", "fame"), "give one of ttft"),
+        (("advise", "--queue-share", "2"), "queue_share is 2"),
+        (("advise", "deepseek-v3", "--on", "L4", "--devices", "2"), "does not fit 2 x L4"),
         (("compare-hardware", "H100", "--price", "H100=x"), "dollars per hour"),
         (("check", "it is fast"), "it lacks"),
+        (("check", "Llama-3.1-8B on H100: -5 tok/s"), "give a number above 0"),
         (("check", "--batch", "0", "x"), "above 0"),
     ],
 )
@@ -180,13 +194,17 @@ def test_bad_input_is_one_line_and_exit_code_1(arguments: tuple[str, ...], says:
 
 
 def test_every_plan_command_has_help_with_an_example() -> None:
-    for command in ("memory", "roofline", "compare-hardware", "check"):
+    for command in (
+        "memory", "roofline", "compare-hardware", "check", "price", "chunk", "advise",
+    ):  # fmt: skip
         shown = plan(command, "--help")
         assert shown.returncode == 0
         assert f"netgain plan {command}" in shown.stdout.split("Example")[1]
 
 
-@pytest.mark.parametrize("page", ["does-it-fit.md", "what-bounds-it.md"])
+@pytest.mark.parametrize(
+    "page", ["does-it-fit.md", "what-bounds-it.md", "what-does-it-cost.md", "what-to-try-first.md"]
+)
 def test_the_examples_of_a_page_run_as_they_stand(page: str, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "plan" / page).read_text("utf-8")
     commands = re.findall(r"^    \$ (netgain .*)$", text, re.MULTILINE)

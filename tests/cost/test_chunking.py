@@ -5,16 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netgain.cost.chunking import (
-    alone_s,
+    ChunkChoice,
     choice_of,
-    interference_per_token_s,
     largest_chunk_tokens,
 )
 from netgain.cost.known_models import known_shape
 from netgain.cost.operations import Stored
 from netgain.cost.precision import kv_format, weight_format
 from netgain.cost.roofline import RooflineModel
-from netgain.cost.step_costs import CalibratedSteps, mixed
+from netgain.cost.step_costs import CalibratedSteps, mixed, prefill_s
 from netgain.cost.step_time import StepTimeModel
 from netgain.errors import ConfigurationError
 from netgain.hardware.catalogue import shipped_catalogue
@@ -59,7 +58,7 @@ def test_halving_a_chunk_never_shortens_the_prompts_own_time(chunk: int) -> None
 def test_with_nobody_decoding_a_chunk_disturbs_nobody_s_tokens() -> None:
     alone = choice_of(CALIBRATED, 1024, 256, 0, 0)
     assert alone.plain_itl_s == 0
-    assert alone.prefill_s == pytest.approx(alone_s(CALIBRATED, 1024, 256))
+    assert alone.prefill_s == pytest.approx(prefill_s(CALIBRATED, 0, 1024, 256))
 
 
 def test_the_largest_chunk_keeps_even_the_last_step_within_its_bound() -> None:
@@ -75,7 +74,8 @@ def test_no_chunk_fits_a_bound_that_plain_decoding_already_exceeds() -> None:
 
 def test_a_published_bimodal_itl_is_this_much_interference() -> None:
     """R74: 30 ms alone, 150 ms beside a prefill."""
-    assert interference_per_token_s(0.150, 0.030) == pytest.approx(0.120)
+    choice = ChunkChoice(2048, 1, 0.030, 0.150, 0.15, 0.0, 0)
+    assert choice.interference_s == pytest.approx(0.120)
 
 
 def test_an_empty_prompt_or_chunk_is_refused() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from netgain.cost.claim import Claim, Verdict, check_claim
 from netgain.cost.claim_text import read_claim
+from netgain.cost.planner.check_plan import plan_check
 from netgain.errors import ConfigurationError
 from netgain.hardware.catalogue import shipped_catalogue
 
@@ -23,6 +24,10 @@ def verdict(text: str) -> Verdict:
     [
         "Llama-3.3-70B FP8 on one H200, batch 1-4, 1,700 tok/s",
         "Llama-3.3-70B FP8 on 1x H200 batch 1–4 with EAGLE-3, accept length 6.2: 6,200 tok/s",  # noqa: RUF001
+        # The row as it was printed: both of its rates are too high.
+        'Llama-3.3-70B FP8 on one H200, "batch 1-4", 1,700 tok/s base, 6,200 with EAGLE-3',
+        "Llama-3.3-70B FP8 on one H200, batch 4, 1,700 tok/s base, 1,900 tok/s with EAGLE-3",
+        "Llama-3.3-70B FP8 on one H200, batch 4, 200 tok/s base, 6,200 with EAGLE-3",
         "Llama-3.1-8B bf16 on H100, TPOT 3.5 ms",
         "Llama-3-8B KV cache of 128 B/token",
         "DeepSeek-V3 keeps 1.67 MB per token",
@@ -35,6 +40,12 @@ def verdict(text: str) -> Verdict:
         "Llama-3.1-8B bf16 on H100: prefill 200,000 tok/s",
         "Llama-3.1-8B bf16 on H100: prefill 200,000 tok/s with 50% cache hits",
         "Llama-3.1-405B FP8 on 8x H100 batch 1: 70 tok/s",
+        "Llama-3.1-405B FP8 on 8x H200 batch 64, 128k context: 1,800 tok/s",
+        "Kimi-K2 on 8x H100: 60 tok/s/user",
+        "Qwen3-Next-80B-A3B bf16 on H100 batch 1: 100 tok/s",
+        "DeepSeek-V3 FP8 on 32x H100: prefill 900,000 tok/s/node",
+        "Llama-3.1-8B on H100 with EAGLE-3: 6,000 tok/s, batch 1",
+        "Llama-3.1-8B bf16 on two H100s batch 1: 600 tokens a second",
         "Qwen3-30B-A3B bf16 on H100 batch 1: 700 tok/s",
         "DeepSeek-V3 FP8 on 8x H200 batch 64 TPOT 0.8 ms",
         "Llama-3.1-70B NVFP4 on B200 batch 1: 400 tok/s",
@@ -50,6 +61,7 @@ def test_impossible_claims_are_rejected(claim: str) -> None:
     "claim",
     [
         "Llama-3.1-8B on H100 at bs64: 158 tok/s",
+        "EAGLE-3 158/244/373 tok/s, Llama-3.1-8B on H100, bs64",
         "H100 SXM: 1979 TFLOPS bf16",
         # Only if all tokens meet the same experts.
         "DeepSeek-V3 FP8 on 8x H200 batch 64 TPOT 10 ms",
@@ -92,6 +104,8 @@ def test_mislabelled_claims_are_suspicious(claim: str) -> None:
         "Yi-34B fp16 on two H100 ITL 15.6 ms",
         "Llama-3.1-8B on H100 batch 1: 158.34 tok/s",
         "Llama-3.1-8B on H100 batch 1 with EAGLE-3: 373.25 tok/s",
+        "Llama-3.1-8B on H100 batch 1: 158.34 tok/s, 373.25 tok/s with EAGLE-3",
+        "Llama-3.1-8B on H100 batch 1: from 158.34 tok/s to 373.25 tok/s with EAGLE-3",
         "Llama-2-7B int4 on RTX 4090 batch 1: 191 tok/s",
         "Llama-2-7B q4_0 on RTX 4090: prefill 10,359 t/s",
         "Llama-2-70B fp8 on 72x GB200: 865,000 tok/s",
@@ -112,6 +126,18 @@ def test_mislabelled_claims_are_suspicious(claim: str) -> None:
         "DeepSeek-V3 fp8 on 72x H100: 22,282 tok/s/node",
         "Llama-2-70B fp8 on 72x GB200: 12,022 tok/s/GPU",
         "Llama-3.1-8B on 600x Groq LPU: 800 tok/s",
+        "Llama-3.1-8B on H100, 8 concurrent, context 21000, TPOT 15.18 ms",
+        "gpt-oss-120b on 2x H200 batch 64 TPOT 14.42 ms",
+        "Llama-3.1-8B bf16 on 8x B200: 147,000 tok/s",
+        "Vicuna-13B fp16 on A100-80 batch 1 with EAGLE3, MAT 5.71: 110 tok/s",
+        "gpt-oss-20b on B200 batch 1 with EAGLE-3, accept length 3.02: 700 tok/s",
+        "DeepSeek-V3 FP8 on 32x H800: prefill 73.7k tok/s/node with 56.3% cache hits",
+        "DeepSeek-V3 FP8 on 32x H100: prefill 57,674 tok/s/node",
+        "Mixtral-8x22B bf16 on 8x H100 batch 64: 3,000 tok/s",
+        "Kimi-K2 on 16x H200: 60 tok/s/user",
+        "Qwen3-Next-80B-A3B fp8 on H100 batch 1: 180 tok/s",
+        "Qwen2.5-72B-Instruct-GPTQ-Int4 on 1x A100-80 batch 1: 35 tok/s",
+        "Llama-3.1-405B FP8 on 8x H200 batch 64, 4k context: 1,800 tok/s",
         "Llama-3.1-70B on 4x Cerebras WSE-3: 450 tok/s/user",
         "H100 SXM 989 TFLOPS bf16",
     ],
@@ -142,6 +168,7 @@ def test_kibibytes_read_as_bytes_are_recognised() -> None:
         ("Llama-3.1-8B on 8x H100", 8),
         ("Llama-3.1-8B on H100 x4", 4),
         ("Llama-3.1-8B on two H100", 2),
+        ("Llama-3.1-8B on two H100s", 2),
         ("Llama-3.1-8B bf16 H100", 1),
         ("Llama-3.1-8B batch 4 H100", 1),
     ],
@@ -173,6 +200,11 @@ def test_an_impossible_number_is_told_the_floor_that_even_the_kindest_reading_ha
     # 37.75 GB: the same experts for all 64 tokens. Uniform routing would read 585 GB.
     assert "0.983 ms that reading 37.75 GB" in judged.findings[-1].statement
     assert "fp8" not in judged.findings[-1].statement
+
+
+def test_a_rate_below_zero_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="above 0"):
+        read_claim("Llama-3.1-8B on H100: -5 tok/s", KNOWN)
 
 
 def test_what_only_alike_tokens_would_explain_is_said() -> None:
@@ -254,3 +286,20 @@ def test_numbers_that_claim_nothing_are_refused() -> None:
         Claim(ttft_s=0.0)
     with pytest.raises(ConfigurationError):
         read_claim("a" * 3000, KNOWN)
+
+
+def test_a_plural_and_a_rate_a_second_are_read() -> None:
+    claim = read_claim("batch 8 Llama-3.1-8B on two H100s 1200 tokens a second", KNOWN)
+    assert (claim.devices, claim.tokens_per_s, claim.batch) == (2, 1200, 8)
+    assert claim.device is not None
+    assert claim.device.name == "H100-SXM"
+
+
+def test_a_claim_without_a_number_that_was_read_says_so() -> None:
+    report, _ = plan_check(read_claim("Llama-3.1-8B on H100: nan tok/s", KNOWN))
+    assert any("No speed was read" in warning for warning in report.warnings)
+
+
+def test_the_reason_of_what_is_possible_is_the_speed_that_was_claimed() -> None:
+    report, _ = plan_check(read_claim("Llama-3.1-8B on H100 at 12000 tok/s", KNOWN))
+    assert "12,000 tokens/s" in report.verdict[0]

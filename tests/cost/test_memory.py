@@ -20,14 +20,20 @@ from netgain.cost.memory import (
     Knob,
     MemoryQuestion,
     Serving,
+    activation_bytes,
     chips_for_one_model,
     largest_model_len,
     plan_memory,
 )
-from netgain.cost.model_shape import ModelShape
+from netgain.cost.model_shape import ModelShape, Part
 from netgain.cost.precision import kv_format, weight_format
 from netgain.cost.ways_out import fewest_devices, ways_out
-from netgain.cost.weights import rank_weight_bytes, rule_of_thumb_bytes, weight_bytes
+from netgain.cost.weights import (
+    rank_weight_bytes,
+    rank_weight_bytes_by_part,
+    rule_of_thumb_bytes,
+    weight_bytes,
+)
 from netgain.errors import ConfigurationError
 from netgain.hardware.catalogue import shipped_catalogue
 
@@ -192,6 +198,34 @@ def test_one_rank_of_one_holds_the_whole_model(model: str) -> None:
     for weights in ("bf16", "fp8", "int4", "q4_0"):
         fmt = weight_format(weights)
         assert rank_weight_bytes(found, fmt, ONE_DEVICE) == weight_bytes(found, fmt)
+
+
+def test_a_rank_s_weights_of_llama_3_70b_over_eight() -> None:
+    attention = 8192 * (8 + 1 + 1) * 128 + 8 * 128 * 8192
+    mlp = 3 * 8192 * 28_672 // 8
+    table = 128_256 // 8 * 8192
+    rank = 80 * (attention + mlp + 2 * 8192) + 2 * table + 8192
+    llama, bf16 = shape("Llama-3-70B"), weight_format("bf16")
+    assert rank_weight_bytes(llama, bf16, Layout(tp=8)) == 2 * rank == 17_640_734_720
+    # Two stages: half the layers, and a table each, of which both are equally large.
+    staged = 40 * (attention + mlp + 2 * 8192) + table + 8192
+    assert rank_weight_bytes(llama, bf16, Layout(tp=8, pp=2)) == 2 * staged
+
+
+def test_a_rank_s_experts_of_deepseek_v3_over_32() -> None:
+    found = rank_weight_bytes_by_part(
+        shape("DeepSeek-V3"), weight_format("bf16"), Layout(dp=32, ep=32)
+    )
+    assert found[Part.EXPERTS] == 2 * 58 * 8 * 3 * 7168 * 2048
+    assert found[Part.SHARED] == 2 * 58 * 3 * 7168 * 2048  # one copy on each
+
+
+def test_the_activations_of_a_step_of_llama_8b() -> None:
+    """8192 tokens x (residual, norm, and gate, up, their product), two rows of logits each."""
+    tokens = 8192 * (2 * 4096 + 3 * 14_336) * 2
+    logits = 2 * 256 * 128_256 * 4
+    assert activation_bytes(shape("Llama-3.1-8B"), ONE_DEVICE, 8192, 256) == tokens + logits
+    assert tokens + logits == 1_101_529_088
 
 
 @given(

@@ -237,6 +237,41 @@ def test_an_unknown_architecture_is_read_as_a_llama_and_says_so() -> None:
     assert "read as a Llama" in shape_from_hf(config, "new").notes[0]
 
 
+def test_an_unknown_architecture_with_experts_is_not_read_as_dense() -> None:
+    config = LLAMA | {
+        "model_type": "novel_moe",
+        "num_experts": 16,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "num_shared_experts": 1,
+        "first_k_dense_replace": 1,
+    }
+    read = shape_from_hf(config, "new")
+    assert "a Llama with experts" in read.notes[0]
+    parts = read.parameters_by_part()
+    assert parts[Part.EXPERTS] == 16 * 3 * 64 * 32
+    assert parts[Part.SHARED] == 3 * 64 * 32
+    assert parts[Part.MLP] == 3 * 64 * 128
+
+
+def test_latent_attention_of_an_unknown_architecture_is_not_read_as_heads() -> None:
+    latent: dict[str, object] = {
+        "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16,
+    }  # fmt: skip
+    experts: dict[str, object] = {
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    }  # fmt: skip
+    read = shape_from_hf(LLAMA | latent | experts | {"model_type": "deepseek_v9"}, "new")
+    assert read.is_latent
+    with pytest.raises(ModelError, match="latent attention"):
+        shape_from_hf(LLAMA | latent | {"model_type": "novel"}, "new")
+
+
+def test_states_of_an_unknown_architecture_are_refused() -> None:
+    with pytest.raises(ModelError, match="cannot be counted"):
+        shape_from_hf(LLAMA | {"model_type": "novel", "mamba_d_state": 16}, "new")
+
+
 @pytest.mark.parametrize(
     "config",
     [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from netgain.cost.floors import step_floor
 from netgain.cost.intensity import (
     attainable_flop_s,
+    critical_tokens,
     crossover_flop_per_byte,
     distinct_experts,
     expert_probabilities,
@@ -17,12 +18,14 @@ from netgain.cost.intensity import (
 from netgain.cost.known_models import known_models, known_shape
 from netgain.cost.layout import Layout
 from netgain.cost.operations import Stored, step_operations
+from netgain.cost.planner.setup import Setup
 from netgain.cost.precision import kv_format, weight_format
 from netgain.cost.roofline import IDEAL, Bound, RooflineModel
 from netgain.cost.step_time import StepLoad
 from netgain.cost.step_work import Slices, StepWork, decode, prefill, verify
 from netgain.errors import ConfigurationError
 from netgain.hardware.catalogue import shipped_catalogue
+from netgain.hardware.topologies import for_device
 
 DEVICES = shipped_catalogue()
 
@@ -53,6 +56,20 @@ def test_intensity_of_a_layer_of_4096(tokens: int, intensity: float) -> None:
 )  # fmt: skip
 def test_crossovers(device: str, crossover: int) -> None:
     assert round(DEVICES.device(device).crossover_flop_per_byte) == crossover
+
+
+@pytest.mark.parametrize(
+    ("device", "weights", "tokens"),
+    [("H100-SXM", "bf16", 295), ("H100-SXM", "fp8", 295), ("A100-80", "bf16", 153)],
+)
+def test_the_batch_at_which_weights_stop_ruling(device: str, weights: str, tokens: int) -> None:
+    on_it, fmt = DEVICES.device(device), weight_format(weights)
+    rate = on_it.rate(fmt.computes_in)[1].dense.value
+    ridge = critical_tokens(rate, on_it.bandwidth_bytes_s.value, fmt.bytes)
+    assert round(ridge) == tokens
+    # Eight experts of 128: each token meets a sixteenth of them.
+    sparse = critical_tokens(rate, on_it.bandwidth_bytes_s.value, fmt.bytes, 8 / 128)
+    assert sparse == pytest.approx(16 * ridge)
 
 
 @given(peak=st.floats(1e9, 1e16), bandwidth=st.floats(1e9, 1e14), intensity=st.floats(0.01, 1e5))
@@ -213,6 +230,31 @@ def test_llama_8b_on_an_h100(clients: int, tpot_ms: float) -> None:
 def test_llama_70b_in_fp8_on_an_h200(clients: int, tpot_ms: float) -> None:
     model = on("Llama-3.1-70B", "H200-SXM", "fp8")
     assert model.closed_loop_tpot_s(clients, 1024, 1024) == pytest.approx(tpot_ms / 1e3, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("device", "tp", "clients", "tpot_ms"),
+    [
+        ("H200", 4, 4, 9.85),
+        ("H200", 4, 16, 10.94),
+        ("H200", 4, 64, 16.07),
+        ("H100-SXM", 2, 4, 17.41),
+        ("H100-SXM", 2, 64, 28.77),
+        ("H100-SXM", 4, 8, 12.11),
+        ("H100-SXM", 8, 4, 9.11),
+    ],
+)
+def test_llama_70b_in_fp8_over_tensor_ranks(
+    device: str, tp: int, clients: int, tpot_ms: float
+) -> None:
+    """R28, R32: collectives and launches included; 8 ranks are the least well met (-16 %)."""
+    model = on("Llama-3.1-70B", device, "fp8")
+    joined = for_device(DEVICES, model.device, tp)
+    steps = Setup(
+        model.shape, model.device, model.stored.weights, model.stored.kv, Layout(tp=tp), joined
+    ).steps()
+    found = steps.closed_loop_tpot_s(clients, 1024, 1024)
+    assert found == pytest.approx(tpot_ms / 1e3, rel=0.18)
 
 
 @pytest.mark.parametrize(("clients", "tpot_ms"), [(16, 24.72), (64, 37.44)])

@@ -1,6 +1,7 @@
 """Speculation's arithmetic: SPEC 8's values, Leviathan's tables, the cases in which it loses."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from netgain.cost.speculation import (
     conditional_acceptance,
     expected_accepted_tokens,
     gain_exists,
+    gaining_batches,
     implied_step_ratio,
     least_gain,
     operations_factor,
@@ -202,13 +204,36 @@ def test_at_batch_one_spare_compute_verifies_for_nothing() -> None:
 
 def test_speculation_turns_into_a_loss_when_verification_fills_the_compute() -> None:
     """R65, R66: 1.4 to 2.5 times slower at saturation."""
-    batches = [2**power for power in range(11)]
-    turn = break_even_batch(0.7, 4, lambda batch: times_of(H100_8B, 4, batch, 0.05), batches)
+    tokens = tokens_per_iteration(0.7, 4)
+    turn = break_even_batch(
+        lambda batch: batch_speed_up(tokens, 4, times_of(H100_8B, 4, batch, 0.05))
+    )
     ridge = 989 / 3.35
     assert turn is not None
     assert 32 <= turn <= ridge
     saturated = times_of(H100_8B, 4, 512, 0.05)
     assert batch_speed_up(tokens_per_iteration(0.7, 4), 4, saturated) < 0.9
+
+
+def test_the_turn_is_the_last_batch_that_gains_and_the_next_loses() -> None:
+    assert break_even_batch(lambda batch: 2.0 if 10 <= batch < 777 else 0.5) == 777
+    assert gaining_batches(lambda batch: 2.0 if 10 <= batch < 777 else 0.5) == (
+        16, 32, 64, 128, 256, 512,
+    )  # fmt: skip
+    assert break_even_batch(lambda _: 0.9) == 1
+    assert break_even_batch(lambda _: 1.1) is None
+
+
+def test_a_mixture_of_experts_gains_at_batches_where_all_experts_are_read_anyway() -> None:
+    """R64: verification touches more experts. At 64 sequences a plain step reads them all."""
+    shape = known_shape("Qwen3-30B-A3B")
+    assert shape is not None
+    moe = replace(H100_8B, shape=shape, device=shipped_catalogue().device("H200-SXM"))
+    tokens = tokens_per_iteration(0.5, 4)
+    gains = [
+        batch_speed_up(tokens, 4, times_of(moe, 4, batch, 0.05, context=1024)) for batch in (1, 64)
+    ]
+    assert gains[0] < 1 < gains[1]
 
 
 def test_long_contexts_keep_large_batches_worth_speculating_on() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from netgain.errors import ConfigurationError
-from netgain.hardware.catalogue import load_catalogue, shipped_catalogue
+from netgain.hardware.catalogue import Catalogue, load_catalogue, shipped_catalogue
 from netgain.hardware.device import Family, Precision
 from netgain.hardware.fact import Confidence
 from netgain.report.document import Basis
@@ -153,3 +153,69 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, says: str) -
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         load_catalogue([tmp_path / "none.toml"])
+
+
+def test_an_h800_is_as_sure_as_its_one_source_says() -> None:
+    h800 = KNOWN.device("H800")
+    assert h800.scale_up is not None
+    assert h800.scale_up.per_direction_bytes_s.confidence is Confidence.READ
+    assert h800.power_w is not None
+    facts = [h800.memory_bytes, h800.bandwidth_bytes_s, h800.power_w]
+    for rate in h800.rates.values():
+        facts += [fact for fact in (rate.dense, rate.quoted, rate.achieved) if fact is not None]
+    assert {fact.confidence for fact in facts} == {Confidence.DERIVED}
+
+
+def test_what_is_twice_the_dense_rate_is_twice_it_and_says_derived() -> None:
+    for device in KNOWN.devices:
+        for rate in device.rates.values():
+            if rate.quoted is not None and rate.quoted.note.startswith("twice dense"):
+                assert rate.quoted.confidence is Confidence.DERIVED
+                assert rate.quoted.value == pytest.approx(2 * rate.dense.value, rel=1.1e-3)
+
+
+def test_a_torus_neighbour_gets_one_link_of_several() -> None:
+    for device, pair in (("TPU-v5e", 50e9), ("TPU-v6e", 100e9), ("TPU-v5p", 100e9)):
+        scale_up = KNOWN.device(device).scale_up
+        assert scale_up is not None
+        assert scale_up.pair_bytes_s.value == pair
+
+
+def _catalogue_of(tmp_path: Path, text: str) -> Catalogue:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text)
+    return load_catalogue([mine])
+
+
+def test_an_entry_may_name_a_device_by_its_alias(tmp_path: Path) -> None:
+    known = _catalogue_of(tmp_path, '[[device]]\nname = "H100"\nbandwidth_gb_s = 3000\n')
+    assert known.device("H100-SXM").bandwidth_bytes_s.value == 3e12
+    assert len(known.devices) == len(KNOWN.devices)
+
+
+def test_a_scale_up_of_one_s_own_may_say_its_domain(tmp_path: Path) -> None:
+    known = _catalogue_of(tmp_path, '[[device]]\nname = "H100"\nscale_up.domain = 4\n')
+    scale_up = known.device("H100").scale_up
+    assert scale_up is not None
+    assert scale_up.domain == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a = " + "[" * 100_000, "not a TOML file"),
+        ('[[device]]\nname = "H100"\nbandwidth_fraction = 7', "a share, 0 to 1"),
+        (
+            '[[device]]\nname = "H100"\ntflops.bf16.achieved = 5000',
+            "cannot be above the dense peak",
+        ),
+        ('[[device]]\nname = "H100"\nscale_up.pair_gb_s = 9000', "cannot be above"),
+        ('[[link]]\nname = "NVLink 4"\npair_gb_s = 9000', "cannot be above"),
+        ('[[device]]\nname = "H100"\nbandwidth_gb_s = nan', "above zero and finite"),
+    ],
+)
+def test_what_cannot_be_in_a_file_of_one_s_own_is_refused(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        _catalogue_of(tmp_path, text)

@@ -165,7 +165,7 @@ def test_devices_that_do_not_fill_machines_are_refused_with_what_would() -> None
         of("nvswitch-h100", 12)
     with pytest.raises(ConfigurationError, match="0 devices"):
         of("nvswitch-h100", 0)
-    with pytest.raises(ConfigurationError, match="would have 2048 devices"):
+    with pytest.raises(ConfigurationError, match="2048 devices: give 1 to 1,024"):
         of("nvswitch-h100", 2048)
 
 
@@ -183,3 +183,45 @@ def test_a_link_of_the_users_own_gets_cautious_shares() -> None:
     own = wire(CATALOGUE, "Groq chip-to-chip")
     assert not own.checked
     assert 0 < own.collective <= 1
+
+
+@pytest.mark.parametrize(
+    ("device", "pair", "all_peers"),
+    [("Gaudi3", 75e9, 525e9), ("Gaudi2", 37.5e9, 262.5e9), ("MI300X", 64e9, 448e9)],
+)
+def test_pairs_of_a_mesh_share_what_a_device_has_to_all(
+    device: str, pair: float, all_peers: float
+) -> None:
+    topology = for_device(CATALOGUE, CATALOGUE.device(device), 8)
+    first, second = topology.devices[:2]
+    assert topology.pair_bytes_per_s(first, second) == pytest.approx(pair)
+    assert topology.aggregate_bytes_per_s(first) == pytest.approx(all_peers)
+
+
+def test_a_mesh_of_which_no_pair_is_known_does_not_multiply_its_links() -> None:
+    topology = for_device(CATALOGUE, CATALOGUE.device("Groq-LPU"), 4)
+    assert topology.aggregate_bytes_per_s(topology.devices[0]) == pytest.approx(165e9)
+
+
+@pytest.mark.parametrize(
+    ("link", "assumed"),
+    [
+        ("NVLink 4", ()),
+        ("NVLink 5", ("send",)),
+        ("RoCE 400G", ("collective",)),
+        ("xGMI MI300X", ("collective", "send")),
+        ("Gaudi3 RoCE", ("collective", "send")),
+        ("TPU v6e ICI", ("collective", "send")),
+        ("EFA p5", ("collective", "send")),
+        ("InfiniBand HDR", ("collective", "send")),
+    ],
+)
+def test_shares_that_nobody_measured_are_marked(link: str, assumed: tuple[str, ...]) -> None:
+    assert wire(CATALOGUE, link).assumed == assumed
+
+
+def test_a_share_that_is_taken_from_another_link_is_marked() -> None:
+    for link in CATALOGUE.links:
+        found = wire(CATALOGUE, link.name)
+        if found.source.startswith(("as ", "assumed")):
+            assert found.assumed, link.name

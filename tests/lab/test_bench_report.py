@@ -8,9 +8,11 @@ import pytest
 from netgain.lab.bench_report import bench_report, report_of
 from netgain.lab.foreign.result import Tool
 from netgain.lab.latency_table import MAIN
+from netgain.lab.load_plan import Ended
 from netgain.lab.metrics.run_metrics import Latency, measure_run
 from netgain.lab.record import ErrorKind, RequestRecord
 from netgain.lab.request_rows import REQUEST_COLUMNS, request_rows
+from netgain.lab.run_end import RunEnd
 from netgain.lab.run_header import CacheState, LoadKind
 from netgain.lab.slo import Limit, Objective, ServiceLevel
 from netgain.report.document import Basis, Mark, Report, Table
@@ -95,9 +97,6 @@ def test_a_cold_cache_that_hits_is_warned_of() -> None:
         answer(i, [(i * 100 + 100, 1)], intended=i * 100, usage=1, cached=8) for i in range(150)
     ]
     assert warned(bench_report(header(duration_s=15), records), "Declared cold")
-    # The server's own counters tell what the prompts share from what was there before.
-    checked = report_of(measure_run(header(duration_s=15), records), cache_checked=True)
-    assert not warned(checked, "Declared cold")
 
 
 def test_requests_the_generator_could_not_send_make_a_run_invalid() -> None:
@@ -113,6 +112,35 @@ def test_a_trend_that_cannot_be_computed_is_not_printed_as_a_number() -> None:
     course = next(s for s in report.sections if s.heading == "Course of the run")
     assert "too few answers" in course.text[0]
     assert "nan" not in course.text[0]
+
+
+def ended(cache_held: bool | None, reason: str = "") -> RunEnd:
+    return RunEnd(
+        ended=Ended.SERVER_GONE if reason else Ended.COMPLETE,
+        reason=reason,
+        cache_held=cache_held,
+        cache_text="NOT cold: 9 of 10",
+        notes=("3 lines left out",),
+    )
+
+
+def test_hits_that_the_run_itself_explains_are_no_doubt() -> None:
+    records = [
+        answer(i, [(i * 100 + 100, 1)], intended=i * 100, usage=1, cached=8) for i in range(150)
+    ]
+    run = measure_run(header(duration_s=15), records)
+    assert not warned(report_of(run, None, ended(True)), "cold")
+    assert warned(report_of(run, None, ended(None)), "Declared cold")
+    refuted = report_of(run, None, ended(False)).warnings
+    assert sum("cold" in warning for warning in refuted) == 1
+    assert "Cache NOT cold: 9 of 10." in refuted
+
+
+def test_how_the_run_ended_comes_before_every_other_doubt() -> None:
+    run = measure_run(header(), [answer(0, [(100, 1)])])
+    report = report_of(run, None, ended(None, "nobody answers"))
+    assert report.warnings[0] == "The run ended early (server gone): nobody answers."
+    assert report.sections[-1].text == ("3 lines left out",)
 
 
 def test_time_outs_make_percentiles_lower_bounds() -> None:
@@ -185,6 +213,7 @@ def test_charts_show_distributions_the_course_and_single_requests() -> None:
     assert set(charts) == {
         "latency_cdf",
         "throughput_over_time",
+        "answers_over_time",
         "outstanding_over_time",
         "ttft_over_time",
         "timeline",

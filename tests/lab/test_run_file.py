@@ -3,7 +3,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from netgain.lab.load_plan import Ended
 from netgain.lab.record import ErrorKind, Failure, RequestRecord, TokenEvent, Usage
+from netgain.lab.run_end import RunEnd
 from netgain.lab.run_file import RunFileError, RunWriter, read_run
 from netgain.lab.run_header import LoadKind, RunHeader
 
@@ -50,6 +52,26 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert run.records == tuple(record(index) for index in range(3))
     assert bytes(run.records[0].ledger) == b'{"e2e_s":0.25}'
     assert (run.torn, run.skipped) == (False, ())
+
+
+def test_a_run_that_ended_says_how_and_one_that_was_killed_does_not(path: Path) -> None:
+    assert read_run(path).end is None
+    end = RunEnd(
+        ended=Ended.SERVER_GONE,
+        reason="nobody answers",
+        cache_held=False,
+        cache_text="NOT cold",
+        notes=("2 lines left out",),
+    )
+    with RunWriter(path.with_name("ended.jsonl"), HEADER) as run:
+        run.add(record(0))
+        run.end(end)
+    found = read_run(path.with_name("ended.jsonl"))
+    assert (found.end, found.records) == (end, (record(0),))
+    assert end.warnings == (
+        "The run ended early (server gone): nobody answers.",
+        "Cache NOT cold.",
+    )
 
 
 def test_a_record_can_be_read_as_soon_as_it_was_added(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import pytest
 from tests.tiny_checkpoints import random_weights, write_hugging_face
 
 from netgain.cost.layout import ONE_DEVICE, Layout
+from netgain.cost.model_shape import ModelShape
+from netgain.cost.precision import WeightFormat
 from netgain.cost.weights import rank_weight_bytes, weight_bytes
 from netgain.errors import ModelError
 from netgain.models.gguf_file import read_header
@@ -82,3 +84,47 @@ def test_an_empty_folder_and_a_foreign_file_are_told(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(ModelError, match=r"give a config\.json"):
         open_shape(str(tmp_path / "notes.txt"))
+
+
+def _index(folder: Path, *shards: str) -> None:
+    weight_map = {f"tensor{at}": shard for at, shard in enumerate(shards)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def test_a_shard_that_was_not_fetched_is_not_counted_as_nothing(tmp_path: Path) -> None:
+    folder = write_hugging_face(tmp_path / "tiny", random_weights())
+    _index(folder, "model.safetensors", "model-2.safetensors")
+    with pytest.raises(ModelError, match=r"shard model-2\.safetensors is missing.*config\.json"):
+        open_shape(str(folder))
+
+
+def test_files_beside_those_of_the_index_are_not_counted_twice(tmp_path: Path) -> None:
+    folder = write_hugging_face(tmp_path / "tiny", random_weights())
+    once = weight_bytes(*_shape_and_weights(folder))
+    _index(folder, "model.safetensors")
+    (folder / "consolidated.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    assert weight_bytes(*_shape_and_weights(folder)) == once
+
+
+def test_files_that_hold_almost_nothing_of_a_model_are_refused(tmp_path: Path) -> None:
+    weights = random_weights()
+    folder = write_hugging_face(tmp_path / "tiny", weights)
+    first = min(weights, key=lambda name: weights[name].size)
+    write_hugging_face(tmp_path / "part", {first: weights[first]})
+    (folder / "model.safetensors").write_bytes(
+        (tmp_path / "part" / "model.safetensors").read_bytes()
+    )
+    with pytest.raises(ModelError, match="some are missing"):
+        open_shape(str(folder))
+
+
+def test_a_config_nested_without_end_is_not_json(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text("[" * 200_000)
+    with pytest.raises(ModelError, match="not JSON"):
+        open_shape(str(config))
+
+
+def _shape_and_weights(folder: Path) -> tuple[ModelShape, WeightFormat]:
+    model = open_shape(str(folder))
+    return model.shape, model.weights

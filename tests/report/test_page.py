@@ -5,7 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from netgain.report.document import Axis, Basis, Chart, Figure, Report, Section, Series
+from netgain.report.document import (
+    Axis,
+    Basis,
+    Chart,
+    Column,
+    Figure,
+    Interval,
+    Report,
+    Section,
+    Series,
+    Table,
+)
 from netgain.report.errors import ReportError
 from netgain.report.page import page_html, write_page
 from tests.report.browser import Visit, visit
@@ -135,3 +146,25 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
     assert page.read_text() == "old"
     with pytest.raises(ReportError, match="its folder does not exist"):
         write_page(FULL, tmp_path / "no" / "a.html")
+
+
+def test_a_table_says_once_what_all_its_numbers_are() -> None:
+    def shown(*bases: Basis) -> tuple[str, str]:
+        columns = tuple(Column(f"c{n}", f"c{n}", "s", basis) for n, basis in enumerate(bases))
+        row = {column.key: 1.0 for column in columns}
+        page = page_html(Report("t", (Section("s", tables=(Table("t", "T", columns, (row,)),)),)))
+        card = page.partition("</table>")[0].rpartition("<h3")[2]
+        return card.partition("<table")[0], card
+
+    title, card = shown(Basis.MEASURED, Basis.MEASURED)
+    assert "measured" in title
+    assert card.count(">measured<") == 1
+    title, card = shown(Basis.MEASURED, Basis.CALIBRATED)
+    assert "measured" not in title
+    assert (card.count(">measured<"), card.count(">calibrated<")) == (1, 1)
+
+
+def test_an_interval_stands_beneath_its_figure() -> None:
+    figure = Figure("r", "rate", 6.6, "requests/s", Basis.MEASURED, interval=Interval(5.0, 8.1))
+    page = page_html(Report("t", (Section("s", figures=(figure,)),)))
+    assert "95 %: 5–8.1 requests/s" in page  # noqa: RUF001

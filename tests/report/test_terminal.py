@@ -234,3 +234,21 @@ def test_a_figure_shows_its_interval_where_there_is_room() -> None:
     narrow = report_text(report, width=40)
     assert "[" not in narrow
     assert "6.6 requests/s" in narrow
+
+
+def test_rows_of_one_name_are_told_apart_in_every_block_of_a_wide_table() -> None:
+    columns = (Column("phase", "Phase"), Column("load", "Load"), *WIDE.columns[1:])
+    rows = tuple(
+        {"phase": "decode", "load": f"batch {size}", **{f"c{i}": size for i in range(12)}}
+        for size in (1, 8)
+    )
+    text = report_text(_report(Table("wide", "Wide", columns, rows)), width=60)
+    lines = [line for line in text.splitlines() if line.startswith("decode")]
+    assert len(lines) > 2
+    assert all("batch 1" in line or "batch 8" in line for line in lines)
+
+
+def test_a_section_of_charts_alone_has_no_heading_where_nothing_is_drawn() -> None:
+    report = Report("t", (Section("Curves", charts=(CDF,)),))
+    assert "Curves" not in report_text(report)
+    assert "Curves" in report_text(report, plot=True)

@@ -24,6 +24,7 @@ from netgain.cost.step_work import Slices, StepWork
 from netgain.cost.weights import weight_bytes
 from netgain.errors import ConfigurationError
 from netgain.hardware.device import Device, Precision
+from netgain.report.units import number
 
 _SUSPICIOUS_SHARE: Final = 0.95
 _SUSPICIOUSLY_SLOW: Final = 10.0
@@ -55,7 +56,8 @@ class Claim:
     """What somebody says a model does on some devices. None: not said.
 
     `batch` is the most sequences at once that the claim allows, `context` the fewest tokens each of
-    them holds. `tokens_per_s` counts all sequences together, `tokens_per_s_each` one of them.
+    them holds. `tokens_per_s` counts all sequences together, `tokens_per_s_each` one of them,
+    `undrafted_tokens_per_s` all together with speculation off.
     `accept_length` is tokens per verification, the bonus token included; `speculative` says that
     drafts were used at all. `tflops` is a dense rate claimed for the device itself. `prefix_cached`
     says that contexts may come from a cache and be shared by sequences, `cached_share` how much of
@@ -71,6 +73,7 @@ class Claim:
     context: int = 1
     tokens_per_s: float | None = None
     tokens_per_s_each: float | None = None
+    undrafted_tokens_per_s: float | None = None
     tpot_s: float | None = None
     ttft_s: float | None = None
     prefill_tokens_per_s: float | None = None
@@ -86,7 +89,8 @@ class Claim:
     def __post_init__(self) -> None:
         """Raises `ConfigurationError` for numbers that claim nothing."""
         for name in (
-            "devices", "batch", "context", "tokens_per_s", "tokens_per_s_each", "tpot_s",
+            "devices", "batch", "context", "tokens_per_s", "tokens_per_s_each",
+            "undrafted_tokens_per_s", "tpot_s",
             "ttft_s", "prefill_tokens_per_s", "kv_bytes_per_token", "tflops",
         ):  # fmt: skip
             value = getattr(self, name)
@@ -120,6 +124,7 @@ def described(claim: Claim) -> dict[str, str]:
     for name, value, shown in (
         ("tokens per second", claim.tokens_per_s, "{:,.6g}"),
         ("tokens per second of a sequence", claim.tokens_per_s_each, "{:,.6g}"),
+        ("tokens per second without drafts", claim.undrafted_tokens_per_s, "{:,.6g}"),
         ("time per token", claim.tpot_s, "{:.6g} s"),
         ("time to first token", claim.ttft_s, "{:.6g} s"),
         ("prefill tokens per second", claim.prefill_tokens_per_s, "{:,.6g}"),
@@ -185,8 +190,11 @@ def _findings(claim: Claim) -> Iterator[Finding]:
         yield checker.token_time(claim.tpot_s, "tpot")
     if claim.tokens_per_s_each is not None:
         yield checker.token_time(1.0 / claim.tokens_per_s_each, "tokens per second of a sequence")
+    if claim.undrafted_tokens_per_s is not None:
+        plain = replace(checker, claim=replace(claim, speculative=False, accept_length=None))
+        yield plain.throughput(claim.undrafted_tokens_per_s, "tokens per second without drafts")
     if claim.tokens_per_s is not None:
-        yield checker.throughput(claim.tokens_per_s)
+        yield checker.throughput(claim.tokens_per_s, "tokens per second")
     if claim.ttft_s is not None:
         yield checker.first_token(claim.ttft_s)
     if claim.prefill_tokens_per_s is not None:
@@ -202,6 +210,7 @@ def _missing(claim: Claim) -> str:
             (
                 "a number: --tok-s, --tpot-ms, --prefill-tok-s, --kv-bytes-per-token or --tflops",
                 claim.tokens_per_s or claim.tokens_per_s_each or claim.tpot_s or claim.ttft_s
+                or claim.undrafted_tokens_per_s
                 or claim.prefill_tokens_per_s or claim.kv_bytes_per_token or claim.tflops,
             ),
         )
@@ -290,7 +299,7 @@ class _Checker:
             arithmetic=self._arithmetic(bound.floor, batch, accepted),
         )
 
-    def throughput(self, tokens_per_s: float) -> Finding:
+    def throughput(self, tokens_per_s: float, name: str) -> Finding:
         """Tokens per second of all sequences together."""
         batch, accepted = self.claim.batch or self._largest_batch(), self.accepted
         step_s = batch * accepted / tokens_per_s
@@ -298,14 +307,14 @@ class _Checker:
         most = batch * accepted / bound.floor.seconds
         at = "" if self.claim.batch else f" at a batch of {batch:,}, the most that memory holds"
         return self._judged(
-            "tokens per second",
+            name,
             bound,
             slowdown=self._slowdown(batch, step_s),
-            faster=f"{tokens_per_s:,.4g} tokens/s is more than the {most:,.4g} that "
+            faster=f"{number(tokens_per_s)} tokens/s is more than the {number(most)} that "
             f"{self._reading(bound.floor)} allows{at}",
-            possible=f"{tokens_per_s:,.4g} tokens/s of at most {most:,.4g}{at}",
+            possible=f"{number(tokens_per_s)} tokens/s of at most {number(most)}{at}",
             arithmetic=f"{self._arithmetic(bound.floor, batch, accepted)}; {batch:,} sequences x "
-            f"{accepted:g} tokens / {bound.floor.seconds * 1e3:.3g} ms = {most:,.4g} tokens/s",
+            f"{accepted:g} tokens / {bound.floor.seconds * 1e3:.3g} ms = {number(most)} tokens/s",
         )
 
     def first_token(self, seconds: float) -> Finding:
@@ -345,17 +354,17 @@ class _Checker:
             arithmetic += f" / (1 - {cached:.3g} from the cache)"
         if share > _ROUNDING and self.claim.prefix_cached and self.claim.cached_share is None:
             said = (
-                f"{tokens_per_s:,.4g} prompt tokens/s needs a cache that holds at least "
-                f"{1 - 1 / share:.0%} of them: {most:,.4g} can be computed"
+                f"{number(tokens_per_s)} prompt tokens/s needs a cache that holds at least "
+                f"{1 - 1 / share:.0%} of them: {number(most)} can be computed"
             )
             return Finding(name, Verdict.SUSPICIOUS, said, arithmetic)
         return self._judged(
             name,
             _Bound(floor, share, share),
             slowdown=most * 0.5 / tokens_per_s,
-            faster=f"{tokens_per_s:,.4g} prompt tokens/s is more than the {most:,.4g} that the "
-            f"dense peak of {self._devices} allows",
-            possible=f"{tokens_per_s:,.4g} prompt tokens/s of at most {most:,.4g}",
+            faster=f"{number(tokens_per_s)} prompt tokens/s is more than the {number(most)} that "
+            f"the dense peak of {self._devices} allows",
+            possible=f"{number(tokens_per_s)} prompt tokens/s of at most {number(most)}",
             arithmetic=arithmetic,
         )
 
@@ -505,22 +514,24 @@ def _as_wide_bytes(shape: ModelShape) -> int:
 def _device_rate(device: Device, precision: Precision, tflops: float) -> Finding:
     computes_in, rate = device.rate(precision)
     dense = rate.dense.value / 1e12
-    arithmetic = f"{device.name} {computes_in.value}: {dense:,.4g} TFLOPS dense" + (
-        f", {rate.quoted.value / 1e12:,.4g} as quoted" if rate.quoted else ""
+    arithmetic = f"{device.name} {computes_in.value}: {number(dense)} TFLOPS dense" + (
+        f", {number(rate.quoted.value / 1e12)} as quoted" if rate.quoted else ""
     )
     share = tflops / dense
     if 0.9 <= share <= 1.1:
-        said = f"{tflops:,.4g} TFLOPS is {device.name}'s dense {computes_in.value} rate"
+        said = f"{number(tflops)} TFLOPS is {device.name}'s dense {computes_in.value} rate"
         return Finding("device rate", Verdict.POSSIBLE, said, arithmetic)
     if rate.quoted and abs(tflops / (rate.quoted.value / 1e12) - 1) <= 0.02:
-        said = f"{tflops:,.4g} TFLOPS is the quoted rate, with sparsity: dense is {dense:,.4g}"
+        said = (
+            f"{number(tflops)} TFLOPS is the quoted rate, with sparsity: dense is {number(dense)}"
+        )
         return Finding("device rate", Verdict.SUSPICIOUS, said, arithmetic)
     if share > 1.1:
-        said = f"{tflops:,.4g} TFLOPS is above the dense peak of {dense:,.4g}"
+        said = f"{number(tflops)} TFLOPS is above the dense peak of {number(dense)}"
         return Finding("device rate", Verdict.IMPOSSIBLE, said, arithmetic)
     said = (
-        f"{tflops:,.4g} TFLOPS is {share:.0%} of the dense matrix rate of {dense:,.4g}: a vector "
-        "rate, or another device"
+        f"{number(tflops)} TFLOPS is {share:.0%} of the dense matrix rate of {number(dense)}: a "
+        "vector rate, or another device"
     )
     verdict = Verdict.SUSPICIOUS if share >= 0.3 else Verdict.IMPOSSIBLE
     return Finding("device rate", verdict, said, arithmetic)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from netgain.cost.claim import Claim
@@ -41,7 +42,7 @@ _BATCH: Final = re.compile(
 )
 _RATE: Final = re.compile(
     _NUMBER + r"\s*(k)?\s*(?:output |generated |prompt |input |prefill |decode )?"
-    r"(?:tok(?:en)?s?\s*(?:/|per )\s*s(?:ec(?:ond)?)?|tps|t/s)"
+    r"(?:tok(?:en)?s?\s*(?:/|per |an? |each )\s*s(?:ec(?:ond)?)?|tps|t/s)"
     r"(\s*(?:/|per )\s*"
     r"(user|sequence|seq|request|stream|gpu|device|chip|card|accelerator|node)s?\b)?",
     re.IGNORECASE,
@@ -60,6 +61,9 @@ _ACCEPTED: Final = re.compile(
     r"(?:accept(?:ed|ance)?\s*len(?:gth)?|\bal|\bmat|\btau)\s*(?:of|is|=|:)?\s*" + _NUMBER,
     re.IGNORECASE,
 )
+_NEGATIVE: Final = re.compile(
+    r"(?:^|[\s:=(])-\s*\d[\d,.]*\s*k?\s*(?:tok|tps|t/s|ms\b|tflop)", re.IGNORECASE
+)
 _KV: Final = re.compile(
     _NUMBER + r"\s*([KMG]i?B|B|bytes)\s*(?:of kv\s*)?(?:/|per )\s*tok(?:en)?\b", re.IGNORECASE
 )
@@ -68,7 +72,8 @@ _KV_FORMAT: Final = re.compile(
     re.IGNORECASE,
 )
 _CONTEXT: Final = re.compile(
-    r"\b(?:context|ctx|isl|prompt|input)\s*(?:length|of|=|:)?\s*(\d[\d,]*)\s*(k)?\b(?!\s*tok\w*/)",
+    r"\b(?:context|ctx|isl|prompt|input)\s*(?:length|of|=|:)?\s*(\d[\d,]*+)\s*+(k)?+\b"
+    r"(?!\s*tok\w*/)",
     re.IGNORECASE,
 )
 _CONTEXT_AFTER: Final = re.compile(
@@ -77,6 +82,13 @@ _CONTEXT_AFTER: Final = re.compile(
 )
 _TFLOPS: Final = re.compile(_NUMBER + r"\s*([TP])FLOP/?S?\b", re.IGNORECASE)
 _SPECULATIVE: Final = re.compile(r"eagle|medusa|specul|\bmtp\b|draft|lookahead|n-?gram", re.I)
+_UNDRAFTED: Final = re.compile(r"\bbase(?:line)?\b|without|\bno (?:spec|draft)|\bplain\b", re.I)
+_DRAFTED_RATE: Final = re.compile(
+    r"(?<![\w.,])" + _NUMBER + r"\s*(k)?\s+(?:with|using|by)\s+(?:\w+\s+)?"
+    r"(?:eagle|medusa|specul|mtp\b|drafts?\b|lookahead|n-?gram)",
+    re.IGNORECASE,
+)
+_CLAUSES: Final = re.compile(r"[,;](?=\s)|\bvs\.?\b|\bagainst\b|\binstead of\b|\bto\b|->")
 _PREFIX_CACHED: Final = re.compile(
     r"prefix[ -]?cach|shared?[ -](?:prefix|prompt|context)|cache[ -]?hit|cached|kv[ -]?re-?use",
     re.I,
@@ -108,6 +120,9 @@ def read_claim(text: str, catalogue: Catalogue) -> Claim:
     """
     if len(text) > _LONGEST_CLAIM:
         raise ConfigurationError(f"the claim has {len(text):,} characters: give one sentence")
+    negative = _NEGATIVE.search(text)
+    if negative:
+        raise ConfigurationError(f"the claim says {negative[0].strip()}: give a number above 0")
     # Numbers are read from what is left once names, which hold numbers too, are taken out.
     model, rest = _taken(_SUFFIX.sub(" ", text), known_shape)
     device, rest = _taken(rest, lambda name: _device(name, catalogue))
@@ -122,7 +137,7 @@ def read_claim(text: str, catalogue: Catalogue) -> Claim:
     ttft = _TTFT.search(rest)
     hit = _CACHED_SHARE.search(rest)
     devices = _count(rest)
-    each, output, prompt = _rates(rest, devices)
+    rates = _rates(rest, devices)
     return Claim(
         device=device,
         shape=model,
@@ -131,11 +146,12 @@ def read_claim(text: str, catalogue: Catalogue) -> Claim:
         devices=devices,
         batch=max(int(size) for size in batch.groups() if size) if batch else None,
         context=int(_number(context[1]) * (1024 if context[2] else 1)) if context else 1,
-        tokens_per_s=output,
-        tokens_per_s_each=each,
+        tokens_per_s=rates.output,
+        tokens_per_s_each=rates.each,
+        undrafted_tokens_per_s=rates.undrafted,
         tpot_s=_seconds(tpot) if tpot else None,
         ttft_s=_seconds(ttft) if ttft else None,
-        prefill_tokens_per_s=prompt,
+        prefill_tokens_per_s=rates.prompt,
         prefix_cached=hit is not None or _PREFIX_CACHED.search(rest) is not None,
         cached_share=_number(hit[1] or hit[2]) / 100 if hit else None,
         offloaded=_OFFLOADED.search(rest) is not None,
@@ -165,10 +181,13 @@ def _taken(text: str, look_up: Callable[[str], _Found | None]) -> tuple[_Found |
 def _device(name: str, catalogue: Catalogue) -> Device | None:
     if len(name) < 2 or name.isdigit():
         return None
-    try:
-        return catalogue.device(name)
-    except ConfigurationError:
-        return None
+    # `two H100s` are two of an H100.
+    for known in (name, name.removesuffix("s")):
+        try:
+            return catalogue.device(known)
+        except ConfigurationError:
+            continue
+    return None
 
 
 def _take(pattern: re.Pattern[str], text: str) -> tuple[str, re.Match[str] | None]:
@@ -197,13 +216,24 @@ def _count(text: str) -> int:
     return _COUNT_WORDS.get(word[1].casefold(), 1) if word else 1
 
 
-def _rates(text: str, devices: int) -> tuple[float | None, float | None, float | None]:
-    """Tokens per second: of one sequence, of all together, of prompts. The largest of each.
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """Tokens per second: of one sequence, of all together, of all without drafts, of prompts."""
 
-    A rate per device, or per node of eight of them, counts for all of the `devices`.
+    each: float | None
+    output: float | None
+    undrafted: float | None
+    prompt: float | None
+
+
+def _rates(text: str, devices: int) -> _Rates:
+    """The largest of each kind.
+
+    A rate per device, or per node of eight of them, counts for all of the `devices`. Where drafts
+    are said of one rate, the others were reached without: "1,700 tok/s base, 6,200 with EAGLE-3".
     """
     each: list[float] = []
-    output: list[float] = []
+    output: list[tuple[float, bool]] = []
     prompt: list[float] = []
     for match in _RATE.finditer(text):
         value = _number(match[1]) * (1000 if match[2] else 1)
@@ -221,8 +251,30 @@ def _rates(text: str, devices: int) -> tuple[float | None, float | None, float |
         elif per in _SEQUENCE_WORDS or _EACH.search(near):
             each.append(value)
         else:
-            output.append(value)
-    return max(each, default=None), max(output, default=None), max(prompt, default=None)
+            clause = _clause(text, match)
+            drafted = _SPECULATIVE.search(clause) is not None and not _UNDRAFTED.search(clause)
+            output.append((value, drafted))
+    if output:
+        output += [
+            (_number(match[1]) * (1000 if match[2] else 1), True)
+            for match in _DRAFTED_RATE.finditer(_ACCEPTED.sub(";", _BATCH.sub(";", text)))
+        ]
+    some_drafted = any(drafted for _, drafted in output)
+    undrafted = [value for value, drafted in output if some_drafted and not drafted]
+    others = [value for value, drafted in output if drafted or not some_drafted]
+    return _Rates(
+        max(each, default=None),
+        max(others, default=None),
+        max(undrafted, default=None),
+        max(prompt, default=None),
+    )
+
+
+def _clause(text: str, match: re.Match[str]) -> str:
+    """The words around a match, up to the next comma or comparison."""
+    before = _CLAUSES.split(text[: match.start()])[-1]
+    after = _CLAUSES.split(text[match.end() :])[0]
+    return before + match[0] + after
 
 
 def _seconds(match: re.Match[str]) -> float:

@@ -3,8 +3,10 @@
 Sources: DeepEP, DeepSeek-V3 (node-limited routing).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from netgain.cost.bounds import at_least_zero, count, positive
 
@@ -104,6 +106,21 @@ def max_over_mean(loads: Sequence[float]) -> float:
     """How unequal: the largest load over the mean; 1 is equal, 1 for no load at all."""
     mean = sum(loads) / count("ranks", len(loads))
     return max(loads) / mean if mean else 1.0
+
+
+def slowest_rank(ranks: int, experts: int, met: float) -> float:
+    """Experts that the fullest of `ranks` reads, over the mean; `met` is the chance of each expert.
+
+    Each rank meets a binomial number of its own experts: m + z sd, z the expected largest of so
+    many normal values (Blom). 1 for one rank, and where every expert is met.
+    """
+    count("ranks", ranks)
+    if ranks == 1 or not met:
+        return 1.0
+    each = experts / ranks
+    deviation = math.sqrt(each * met * max(0.0, 1.0 - met))
+    largest = NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
+    return min(each, each * met + largest * deviation) / (each * met)
 
 
 def rank_loads(

@@ -43,8 +43,8 @@ def shape_from_hf(config: Mapping[str, object], name: str, source: str = "") -> 
         )
     family = _FAMILIES.get(kind)
     if family is None:
-        notes.append(f"Model type {kind!r} is not known: read as a Llama with these sizes.")
-        family = _llama
+        family, like = _nearest_family(fields, source or name)
+        notes.append(f"Model type {kind!r} is not known: read as {like} with these sizes.")
     parts = family(fields)
     count = len(parts.layers)
     if not count:
@@ -168,6 +168,61 @@ class _Common:
 
 def _llama(fields: ConfigFields) -> _Parts:
     return _grouped_model(fields)
+
+
+_EXPERTS_KEYS: Final = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+_TOP_K_KEYS: Final = ("num_experts_per_tok", "experts_per_token", "moe_k", "moe_topk", "moe_top_k")
+_SHARED_KEYS: Final = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+_DENSE_FIRST_KEYS: Final = ("first_k_dense_replace", "moe_layer_start_index")
+_STATE_KEYS: Final = (
+    "mamba_d_state",
+    "ssm_state_size",
+    "state_size",
+    "conv_L_cache",
+    "mamba_expand",
+)
+
+
+def _nearest_family(
+    fields: ConfigFields, where: str
+) -> tuple[Callable[[ConfigFields], _Parts], str]:
+    """How to read an architecture that is not known, by the keys it has, and what that is like.
+
+    Raises `ModelError` for layers that are no attention: nothing here could count their state.
+    """
+    for key in _STATE_KEYS:
+        if fields.has(key):
+            raise ModelError(
+                f"{where}: layers with a state of their own ({key}) of a model type that is not "
+                "known: their sizes cannot be counted"
+            )
+    latent = fields.has("kv_lora_rank") and fields.has("qk_rope_head_dim")
+    if latent and fields.has("n_routed_experts"):
+        return _deepseek, "a DeepSeek-V3"
+    if latent:
+        raise ModelError(f"{where}: latent attention of a model type that is not known")
+    experts = next((key for key in _EXPERTS_KEYS if fields.has(key)), None)
+    if experts is not None and fields.integer(experts) > 1:
+        return _llama_with_experts, "a Llama with experts, its MLPs gated,"
+    return _llama, "a Llama, its MLP gated,"
+
+
+def _llama_with_experts(fields: ConfigFields) -> _Parts:
+    c = _Common.of(fields)
+    width = fields.integer("moe_intermediate_size", default=c.intermediate)
+    experts = Experts(
+        fields.integer(*_EXPERTS_KEYS),
+        fields.integer(*_TOP_K_KEYS),
+        width,
+        fields.integer(
+            "shared_expert_intermediate_size",
+            default=width * fields.integer(*_SHARED_KEYS, default=0),
+        ),
+    )
+    dense_first = fields.integer(*_DENSE_FIRST_KEYS, default=0)
+    return _grouped_model(
+        fields, mlp=lambda index: DenseMLP(c.intermediate) if index < dense_first else experts
+    )
 
 
 def _grouped_model(

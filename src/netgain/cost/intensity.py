@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from netgain.cost.bounds import fraction, positive
 from netgain.errors import ConfigurationError
 
 
@@ -29,6 +30,18 @@ def crossover_flop_per_byte(peak_flop_s: float, bandwidth_bytes_s: float) -> flo
     if not (peak_flop_s > 0 and bandwidth_bytes_s > 0):
         raise ConfigurationError("a roofline needs a peak rate and a bandwidth above zero")
     return peak_flop_s / bandwidth_bytes_s
+
+
+def critical_tokens(
+    peak_flop_s: float, bandwidth_bytes_s: float, bytes_per_weight: float, chosen: float = 1.0
+) -> float:
+    """Tokens a step at which multiplying by the weights takes as long as reading them.
+
+    B* = P b / (2 BW): 2 FLOPs per weight and token against b bytes per weight. `chosen` is the
+    share of tokens that meet a weight: top-k of E for experts, whose B* is that much larger.
+    """
+    ridge = crossover_flop_per_byte(peak_flop_s, bandwidth_bytes_s)
+    return ridge * bytes_per_weight / 2.0 / positive("chosen", fraction("chosen", chosen))
 
 
 def attainable_flop_s(intensity: float, peak_flop_s: float, bandwidth_bytes_s: float) -> float:

@@ -15,6 +15,21 @@ from netgain.cost.tiers import lru_hit_rate_from_empty
 
 
 @dataclass(frozen=True, slots=True)
+class Interaction:
+    """What the second of two techniques does to a quantity of the first, or the other way round.
+
+    `quantity` goes from `before` to `after`, in a report's `unit`; `why` says by what.
+    """
+
+    techniques: tuple[str, str]
+    quantity: str
+    before: float
+    after: float
+    unit: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PoolShift:
     """Prefill instances per decode instance, before and after the decode pool speeds up."""
 

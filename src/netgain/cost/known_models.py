@@ -60,8 +60,8 @@ def unknown_model(name: str) -> ModelError:
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     names = ", ".join(model.name for model in known_models())
     return ModelError(
-        f"unknown model {name!r}: {hint}Give a config.json, a folder that holds one, a .gguf or "
-        f".safetensors file, or one of {names}"
+        f"unknown model {name[:60]!r}: {hint}Give a config.json, a folder that holds one, a .gguf "
+        f"or .safetensors file, or one of {names}"
     )
 
 

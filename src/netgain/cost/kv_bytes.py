@@ -59,15 +59,31 @@ def kv_bytes_per_token_stored(shape: ModelShape, layout: Layout, kv: KVFormat = 
 
     Past its key-value heads tensor parallelism stores copies; of a latent cache it always does.
     """
-    total = 0.0
-    for group in shape.groups:
-        attention = group.attention
-        if isinstance(attention, GroupedAttention):
-            heads = layout.kv_heads_stored(attention)
-            total += group.count * layer_token_bytes(attention, kv, heads)
-        else:
-            total += group.count * layer_token_bytes(attention, kv) * layout.tp
-    return math.ceil(total)
+    return math.ceil(
+        sum(group.count * _layer_stored(group.attention, layout, kv) for group in shape.groups)
+    )
+
+
+def kv_copies(shape: ModelShape, layout: Layout) -> str | None:
+    """Why a tensor-parallel group stores more than one copy of its cache; None where it does not.
+
+    A latent cache has no heads to split: each rank needs all of it for its own query heads.
+    """
+    alone = kv_bytes_per_token_stored(shape, ONE_DEVICE)
+    stored = kv_bytes_per_token_stored(shape, layout)
+    if layout.tp == 1 or not alone or stored <= alone:
+        return None
+    if shape.is_latent:
+        return (
+            f"The latent cache is copied on each of the {layout.tp} tensor-parallel ranks, for it "
+            f"has no heads to split: a group stores {stored:,} B per token instead of {alone:,}, "
+            "and a device holds no more tokens than alone. Data-parallel attention "
+            f"(--dp {layout.tp} --ep {layout.tp}) keeps one copy"
+        )
+    return (
+        f"TP {layout.tp} is wider than {shape.kv_heads} KV heads: a group stores and moves "
+        f"{stored / alone:.3g} times the KV bytes"
+    )
 
 
 def kv_bytes_per_sequence(
@@ -82,25 +98,54 @@ def kv_bytes_per_sequence(
 
     Lengths are rounded up to whole blocks, windows too. States of constant size are included.
     """
-    rounded = math.ceil(tokens / block_tokens) * block_tokens
     total = 0.0
     for group in shape.groups:
         share = group.count * layout.layers_per_stage(shape.layers) / shape.layers
         attention = group.attention
         if isinstance(attention, StateAttention):
             total += share * state_bytes(attention) / layout.tp
+        else:
+            length = _kept_tokens(attention, tokens, block_tokens)
+            total += share * length * _layer_on_rank(attention, layout, kv)
+    return math.ceil(total)
+
+
+def kv_bytes_per_sequence_stored(
+    shape: ModelShape, tokens: int, layout: Layout, kv: KVFormat = BF16
+) -> int:
+    """Bytes a sequence of `tokens` takes on all ranks of one replica together, copies included.
+
+    States of constant size are split, never copied.
+    """
+    total = 0.0
+    for group in shape.groups:
+        attention = group.attention
+        if isinstance(attention, StateAttention):
+            total += group.count * state_bytes(attention)
             continue
-        length = rounded
-        window = attention.window if isinstance(attention, GroupedAttention) else None
-        if window is not None:
-            length = min(rounded, math.ceil(window / block_tokens) * block_tokens)
-        total += share * length * _layer_on_rank(attention, layout, kv)
+        length = _kept_tokens(attention, tokens, 1)
+        total += group.count * length * _layer_stored(attention, layout, kv)
     return math.ceil(total)
 
 
 def state_bytes(attention: StateAttention) -> float:
     """Bytes of one layer's state for one sequence: the recurrent state 32 bit, the rest 16 bit."""
     return 4.0 * attention.state_elements + 2.0 * attention.conv_elements
+
+
+def _kept_tokens(attention: Attention, tokens: int, block_tokens: int) -> int:
+    """Tokens a layer keeps of so many: whole blocks, and no more than its window."""
+    rounded = math.ceil(tokens / block_tokens) * block_tokens
+    window = attention.window if isinstance(attention, GroupedAttention) else None
+    if window is None:
+        return rounded
+    return min(rounded, math.ceil(window / block_tokens) * block_tokens)
+
+
+def _layer_stored(attention: Attention, layout: Layout, kv: KVFormat) -> float:
+    if isinstance(attention, GroupedAttention):
+        return layer_token_bytes(attention, kv, layout.kv_heads_stored(attention))
+    return layer_token_bytes(attention, kv) * layout.tp
 
 
 def _layer_on_rank(attention: Attention, layout: Layout, kv: KVFormat) -> float:

@@ -131,4 +131,4 @@ ONE_DEVICE: Final = Layout()
 
 
 def _largest_divisor(size: int, at_most: int) -> int:
-    return max(divisor for divisor in range(1, at_most) if size % divisor == 0)
+    return max(n for n in range(1, min(at_most, size + 1)) if size % n == 0)

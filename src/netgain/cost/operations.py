@@ -6,8 +6,10 @@ token's keys and values once per layer. Matrix products count 2 FLOPs per multip
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
+from netgain.cost.expert_traffic import slowest_rank
 from netgain.cost.intensity import distinct_experts
 from netgain.cost.kv_bytes import layer_token_bytes, state_bytes
 from netgain.cost.layout import ONE_DEVICE, Layout
@@ -29,17 +31,46 @@ from netgain.hardware.device import Precision
 
 _ACTIVATION_BYTES = 2.0
 _STATE_UPDATE_FLOPS = 6  # decay, outer product and read-out: a multiply and an add for each
+_TILE_ROWS: Final = (16, 128)
+"""Fewest and most rows that a grouped product computes at a time. Source: vLLM fused_moe."""
+_ROTATE_LAUNCHES: Final = 1
+"""Rotary positions, and keys and values into the cache: one kernel where engines fuse them."""
+_ACTIVATE_LAUNCHES: Final = 1
+"""The activation between the products of an MLP (and the quantisation of its result)."""
+_PLAIN_BITS: Final = 16
+_NARROW_BITS: Final = 8
+_ROUTING_LAUNCHES: Final = 5
+"""Kernels of an expert block besides its two products: choose, sort, align, activate, sum.
+
+Source: vLLM fused_moe.
+"""
+_QUANTISE_LAUNCHES: Final = 2
+"""Before each product of 8 bits or fewer the rows are quantised."""
+_UNPACKED_LAUNCHES: Final = 6
+"""More kernels for the schedule of unpacked experts: 4 in triton-lang/triton#7369, 14 in
+vllm-project/vllm#39714."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One kind of kernel, summed over the layers that run it `launches` times in a step."""
+    """One kind of kernel, summed over the layers that run it `launches` times in a step.
+
+    `grouped`: one kernel over the matrices of many experts; `padding_flops` is what it computes on
+    empty rows besides. `narrow`: its weights have fewer than 8 bits and are unpacked on the way,
+    unless the device multiplies them as they are; that takes `unpacked_launches` more.
+    `slowest` is the slowest expert rank's share over the mean one's.
+    """
 
     name: str
     launches: int
     flops: float
     bytes: float
     precision: Precision
+    grouped: bool = False
+    narrow: bool = False
+    padding_flops: float = 0.0
+    unpacked_launches: int = 0
+    slowest: float = 1.0
 
     @property
     def intensity(self) -> float:
@@ -92,7 +123,16 @@ def _add(found: dict[str, Operation], op: Operation, count: int) -> None:
     launches = (before.launches if before else 0) + count * op.launches
     flops = (before.flops if before else 0.0) + count * op.flops
     moved = (before.bytes if before else 0.0) + count * op.bytes
-    found[op.name] = Operation(op.name, launches, flops, moved, op.precision)
+    padding = (before.padding_flops if before else 0.0) + count * op.padding_flops
+    unpacked = (before.unpacked_launches if before else 0) + count * op.unpacked_launches
+    found[op.name] = replace(
+        op,
+        launches=launches,
+        flops=flops,
+        bytes=moved,
+        padding_flops=padding,
+        unpacked_launches=unpacked,
+    )
 
 
 def _layer(
@@ -152,10 +192,17 @@ def _grouped(
     moved = (work.context_tokens(a.window) + tokens) * token_bytes
     moved += tokens * heads * (a.head_dim + a.value_dim) * activations
     flops = 2.0 * heads * (a.head_dim + a.value_dim) * work.pairs(a.window)
-    yield Operation("attention", 1, flops, moved, Precision.BF16)
-    yield _linear(
-        "attention out", tokens, heads * a.value_dim, hidden, Part.ATTENTION, stored, activations
-    )
+    yield Operation("attention", 1 + _ROTATE_LAUNCHES, flops, moved, Precision.BF16)
+    yield _attention_out(heads * a.value_dim, hidden, stored, tokens, activations)
+
+
+def _attention_out(
+    width: float, hidden: int, stored: Stored, tokens: int, activations: float
+) -> Operation:
+    out = _linear("attention out", tokens, width, hidden, Part.ATTENTION, stored, activations)
+    # Before the other products the norm or the activation quantises on the way.
+    narrow = bytes_per_parameter(Part.ATTENTION, stored.weights) < _PLAIN_BITS / 8
+    return replace(out, launches=2) if narrow else out
 
 
 def _latent(
@@ -182,10 +229,9 @@ def _latent(
     moved += tokens * (queries + heads * a.value_dim) * activations
     if expanded < absorbed:
         moved += 2 * context * up * activations
-    yield Operation("attention", 2, min(absorbed, expanded), moved, Precision.BF16)
-    yield _linear(
-        "attention out", tokens, heads * a.value_dim, hidden, Part.ATTENTION, stored, activations
-    )
+    launches = 2 + _ROTATE_LAUNCHES
+    yield Operation("attention", launches, min(absorbed, expanded), moved, Precision.BF16)
+    yield _attention_out(heads * a.value_dim, hidden, stored, tokens, activations)
 
 
 def _state(
@@ -205,7 +251,8 @@ def _dense(
     width = math.ceil(mlp.intermediate / stored.layout.tp)
     up = 2 * width if mlp.gated else width
     yield _linear("mlp up", tokens, hidden, up, Part.MLP, stored, activations)
-    yield _linear("mlp down", tokens, width, hidden, Part.MLP, stored, activations)
+    down = _linear("mlp down", tokens, width, hidden, Part.MLP, stored, activations)
+    yield replace(down, launches=1 + _ACTIVATE_LAUNCHES)
 
 
 def _experts(
@@ -218,11 +265,36 @@ def _experts(
     met = distinct_experts(mlp.experts, mlp.top_k, seen, stored.expert_skew) / mlp.experts
     one = expert_parameters(mlp, hidden)
     share = 1.0 / layout.expert_shards
+    slowest = slowest_rank(layout.ep, mlp.experts, met)
     weights = met * mlp.experts * one * share * bytes_per_parameter(Part.EXPERTS, stored.weights)
     rows = seen * mlp.top_k * share
     inner = (3 if mlp.gated else 2) * mlp.intermediate
     moved = weights + rows * (2 * hidden + inner) * activations
-    yield Operation("experts", 2, 2.0 * rows * one, moved, _precision(Part.EXPERTS, stored.weights))
+    # An expert's last tile is half empty on average; small batches get small tiles.
+    tile = min(_TILE_ROWS[1], max(_TILE_ROWS[0], seen * mlp.top_k / (met * mlp.experts)))
+    bits = 8 * bytes_per_parameter(Part.EXPERTS, stored.weights)
+    weights_in = _precision(Part.EXPERTS, stored.weights)
+    yield Operation(
+        "experts",
+        2,
+        2.0 * rows * one,
+        moved,
+        weights_in,
+        grouped=True,
+        narrow=bits < _NARROW_BITS,
+        padding_flops=met * mlp.experts * share * tile * one,
+        slowest=slowest,
+    )
+    yield Operation(
+        "expert routing",
+        _ROUTING_LAUNCHES + (_QUANTISE_LAUNCHES if bits < _PLAIN_BITS else 0),
+        0.0,
+        0.0,
+        weights_in,
+        grouped=True,
+        narrow=bits < _NARROW_BITS,
+        unpacked_launches=_UNPACKED_LAUNCHES if bits < _NARROW_BITS else 0,
+    )
     if mlp.shared_intermediate:
         shared = DenseMLP(mlp.shared_intermediate, mlp.gated)
         yield from (

@@ -186,7 +186,7 @@ def _reason(topology: Topology, layout: Layout, domain: int, kv_heads: int | Non
     if layout.dp > 1:
         parts.append(f"DP {layout.dp}: replicas of that share nothing")
     if kv_heads is not None and layout.tp > kv_heads:
-        parts.append(f"KV heads ({kv_heads}) are copied {layout.tp / kv_heads:g} times")
+        parts.append(f"keys and values are copied {layout.tp / kv_heads:g} times")
     return "; ".join(parts)
 
 

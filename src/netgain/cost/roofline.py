@@ -22,9 +22,11 @@ from netgain.report.document import Basis
 ASSUMED_MEMORY_FRACTION: Final = 0.8
 ASSUMED_COMPUTE_FRACTION: Final = 0.7
 ASSUMED_LAUNCH_S: Final = 3e-6
+ASSUMED_GROUPED_FRACTION: Final = 0.65
+ASSUMED_UNPACKED_FRACTION: Final = 0.62
 
-Communication: TypeAlias = Callable[[int], float]
-"""Seconds of collectives in a step of so many tokens; what a topology says."""
+Communication: TypeAlias = Callable[[int, int], float]
+"""Seconds of collectives in a step of so many tokens and rows of logits; what a topology says."""
 
 
 class Bound(StrEnum):
@@ -42,16 +44,29 @@ class Efficiency:
 
     `compute` None: what a matrix benchmark measured on the device for that precision, or 0.7.
     Source of the defaults: aiconfigurator, 80 % of bandwidth and 3 us per operation.
+    `grouped` and `unpacked` are factors on those for products over experts: on the rate, and on the
+    bandwidth where weights below 8 bits are unpacked. `waste` is the share that counts of the empty
+    rows of their tiles, and of what the slowest expert rank does more than the mean; `routing` a
+    factor on the launches around them.
     """
 
     memory: float = ASSUMED_MEMORY_FRACTION
     compute: float | None = None
     launch_s: float = ASSUMED_LAUNCH_S
     basis: Basis = Basis.ASSUMED
+    grouped: float = ASSUMED_GROUPED_FRACTION
+    unpacked: float = ASSUMED_UNPACKED_FRACTION
+    waste: float = 1.0
+    routing: float = 1.0
 
     def __post_init__(self) -> None:
         """Raises `ConfigurationError` for shares outside (0, 1]."""
-        for name, share in (("memory", self.memory), ("compute", self.compute or 1.0)):
+        for name, share in (
+            ("memory", self.memory),
+            ("compute", self.compute or 1.0),
+            ("grouped", self.grouped),
+            ("unpacked", self.unpacked),
+        ):
             if not 0.0 < share <= 1.0:
                 raise ConfigurationError(f"{name} efficiency is {share:g}: give 0 < share <= 1")
         if self.launch_s < 0:
@@ -59,17 +74,28 @@ class Efficiency:
 
 
 ASSUMED_EFFICIENCY: Final = Efficiency()
-IDEAL: Final = Efficiency(memory=1.0, compute=1.0, launch_s=0.0)
+FASTEST_UNPACKED_FRACTION: Final = 0.97
+SLOWEST_UNPACKED_FRACTION: Final = 0.33
+SLOWEST_ROUTING: Final = 4.0
+SKEWED_ROUTING: Final = 0.8
+"""How engines differ on an H200 and an H100, by kernel times in aiconfigurator (systems/data,
+095f58a5): 26 to 78 % of the bandwidth where 4 bits are unpacked (SGLang, TensorRT-LLM; vLLM 50 %),
+28 to 113 us around the products of a block. Its skewed load (power law 1.01) meets as many experts
+as an exponent of 0.8."""
+IDEAL: Final = Efficiency(
+    memory=1.0, compute=1.0, launch_s=0.0, grouped=1.0, unpacked=1.0, waste=0.0
+)
 """The peaks themselves: nothing can be faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOperation:
-    """An operation, its two times, and which of them counts."""
+    """An operation, its two times, which of them counts, and kernels launched for it."""
 
     operation: Operation
     compute_s: float
     memory_s: float
+    launches: float
 
     @property
     def seconds(self) -> float:
@@ -134,7 +160,7 @@ class StepEstimate:
 class RooflineModel:
     """One model, stored in one way, on devices of one kind.
 
-    `communication` gives the collectives' seconds by tokens; None counts none.
+    `communication` gives the collectives' seconds; None counts none.
     """
 
     shape: ModelShape
@@ -150,18 +176,35 @@ class RooflineModel:
     def estimate(self, work: StepWork) -> StepEstimate:
         """The step's operations with their times."""
         operations = step_operations(self.shape, self.stored, work)
-        bandwidth = self.device.bandwidth_bytes_s.value * self.efficiency.memory
         timed = tuple(
-            TimedOperation(
-                op,
-                op.flops / self.rate_flop_s(op.precision) if op.flops else 0.0,
-                op.bytes / bandwidth,
-            )
+            TimedOperation(op, self._compute_s(op), self._memory_s(op), self._launches(op))
             for op in operations
         )
-        launches = sum(op.launches for op in operations)
-        shared = self.communication(work.tokens) if self.communication and operations else 0.0
+        launches = sum(op.launches for op in timed)
+        shared = 0.0
+        if self.communication and operations:
+            shared = self.communication(work.tokens, work.logit_rows)
         return StepEstimate(timed, launches * self.efficiency.launch_s, shared)
+
+    def expert_range_s(self, work: StepWork) -> tuple[float, float]:
+        """Fastest and slowest step by what nobody knows beforehand: routing, and the engine.
+
+        Fastest: the best kernels known and the kinder routing (skewed, so that fewer experts are
+        read, or uniform, so that expert ranks are equal); slowest: the worst, uniform. Without
+        experts both are the estimate.
+        """
+        if self.shape.experts is None:
+            seconds = self.seconds(work)
+            return seconds, seconds
+        best = replace(self.efficiency, unpacked=FASTEST_UNPACKED_FRACTION)
+        worst = replace(
+            self.efficiency, unpacked=SLOWEST_UNPACKED_FRACTION, routing=SLOWEST_ROUTING
+        )
+        skew = max(SKEWED_ROUTING, self.stored.expert_skew)
+        fast = replace(self, efficiency=best)
+        skewed = replace(fast, stored=replace(self.stored, expert_skew=skew))
+        low = min(fast.seconds(work), skewed.seconds(work))
+        return low, replace(self, efficiency=worst).seconds(work)
 
     def step_s(self, load: StepLoad) -> float:
         """Seconds of a step of this load: its slices are taken as equally long."""
@@ -226,6 +269,28 @@ class RooflineModel:
             else:
                 high = middle
         return self._with_memory(high)
+
+    def _compute_s(self, op: Operation) -> float:
+        flops = op.flops + self.efficiency.waste * op.padding_flops
+        share = self.efficiency.grouped if op.grouped else 1.0
+        rate = self.rate_flop_s(op.precision) * share
+        return self._slowest(op) * flops / rate if flops else 0.0
+
+    def _memory_s(self, op: Operation) -> float:
+        bandwidth = self.device.bandwidth_bytes_s.value * self.efficiency.memory
+        share = self.efficiency.unpacked if self._unpacks(op) else 1.0
+        return self._slowest(op) * op.bytes / (bandwidth * share)
+
+    def _slowest(self, op: Operation) -> float:
+        return 1.0 + self.efficiency.waste * (op.slowest - 1.0)
+
+    def _launches(self, op: Operation) -> float:
+        unpacked = op.unpacked_launches if self._unpacks(op) else 0
+        routing = op.grouped and not op.bytes
+        return op.launches * (self.efficiency.routing if routing else 1.0) + unpacked
+
+    def _unpacks(self, op: Operation) -> bool:
+        return op.narrow and self.device.rate(op.precision)[0] is not Precision.FP4
 
     def _with_memory(self, share: float) -> "RooflineModel":
         efficiency = replace(self.efficiency, memory=share, basis=Basis.CALIBRATED)

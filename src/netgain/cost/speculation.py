@@ -7,7 +7,7 @@ the batch.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
@@ -183,21 +183,30 @@ def best_depth(
     return best
 
 
-def break_even_batch(
-    acceptance: float,
-    depth: int,
-    times: Callable[[int], IterationTimes],
-    batches: Iterable[int],
-) -> int | None:
-    """The first batch, of growing `batches`, at which speculation no longer gains; None: never.
+def gaining_batches(gain: Callable[[int], float], largest: int = 1 << 14) -> tuple[int, ...]:
+    """Powers of two up to `largest` at which `gain(batch)`, S(B), is above 1.
 
-    `times(batch)` gives an iteration's times at this depth.
+    Not always the small ones: a mixture of experts verifies a few tokens dearly, by other experts
+    for each, and many hardly dearer than it decodes them.
     """
-    tokens = tokens_per_iteration(acceptance, depth)
-    for batch in batches:
-        if batch_speed_up(tokens, depth, times(batch)) <= 1.0:
-            return batch
-    return None
+    batches = (1 << power for power in range(count("largest", largest).bit_length()))
+    return tuple(batch for batch in batches if gain(batch) > 1.0)
+
+
+def break_even_batch(gain: Callable[[int], float], largest: int = 1 << 14) -> int | None:
+    """The batch from which on speculation gains no more; 1: at none. None: it still does at
+    `largest`. `gain(batch)`: S(B) at the depth in question.
+    """
+    gaining = gaining_batches(gain, largest)
+    if not gaining:
+        return 1
+    low, high = gaining[-1], 2 * gaining[-1]
+    if high > largest:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if gain(middle) > 1.0 else (low, middle)
+    return high
 
 
 def implied_step_ratio(tokens: float, measured_speed_up: float) -> float:

@@ -32,6 +32,8 @@ from netgain.hardware.names import by_name, nearest, normalised
 
 _DATA: Final = Path(__file__).parent / "data"
 _MIB: Final = 1 << 20
+_LONGEST_NAME: Final = 60
+"""Characters of an unknown name that an error repeats."""
 
 Loose: TypeAlias = dict[str, object]
 Converted = TypeVar("Converted")
@@ -114,7 +116,7 @@ def _read(path: Path) -> Loose:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigurationError(f"{path}: not a TOML file: {error}") from error
 
 
@@ -122,7 +124,7 @@ def _merge(known: dict[str, Loose], entry: Loose, path: Path) -> None:
     name = entry.get("name")
     if not isinstance(name, str) or not normalised(name):
         raise ConfigurationError(f"{path}: every entry needs a name, such as name = 'My-Device'")
-    same = next((k for k in known if normalised(k) == normalised(name)), None)
+    same = _known_as(known, name)
     if same is None:
         known[name] = entry
         return
@@ -133,11 +135,27 @@ def _merge(known: dict[str, Loose], entry: Loose, path: Path) -> None:
     known[same].setdefault("source", source)
 
 
+def _known_as(known: Mapping[str, Loose], name: str) -> str | None:
+    """The entry of this name, or else of this alias."""
+    wanted = normalised(name)
+    for entry in known:
+        if normalised(entry) == wanted:
+            return entry
+    for entry, values in known.items():
+        aliases = values.get("aliases", [])
+        if isinstance(aliases, list) and wanted in {normalised(str(alias)) for alias in aliases}:
+            return entry
+    return None
+
+
 def _sourced(value: object, source: str) -> object:
     if isinstance(value, dict):
         if "value" in value:
             return {"source": source} | value
-        return {key: _sourced(inner, source) for key, inner in value.items()}
+        return {
+            key: inner if key == "domain" else _sourced(inner, source)
+            for key, inner in value.items()
+        }
     if isinstance(value, int | float) and not isinstance(value, bool):
         return {"value": float(value), "source": source}
     return value
@@ -156,7 +174,7 @@ def _unknown(kind: str, name: str, known: Mapping[str, str]) -> ConfigurationErr
     near = nearest(name, known)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     names = ", ".join(sorted(set(known.values()), key=str.casefold))
-    return ConfigurationError(f"unknown {kind} {name!r}: {hint}Known are {names}")
+    return ConfigurationError(f"unknown {kind} {name[:_LONGEST_NAME]!r}: {hint}Known are {names}")
 
 
 # ---- the form of the files ------------------------------------------------------------------
@@ -297,19 +315,12 @@ def _device(entry: _DeviceEntry, sources: Mapping[str, str]) -> Device:
         vendor=entry.vendor,
         family=entry.family,
         software=entry.software,
-        rates={
-            precision: Rate(
-                facts.fact(rate.dense, 1e12),
-                facts.maybe(rate.quoted, 1e12),
-                facts.maybe(rate.achieved, 1e12),
-            )
-            for precision, rate in entry.tflops.items()
-        },
+        rates={kind: _rate(kind, rate, facts) for kind, rate in entry.tflops.items()},
         memory_bytes=memory_bytes,
         sheet_memory=memory.sheet,
         bandwidth_bytes_s=facts.fact(entry.bandwidth_gb_s, 1e9),
         aliases=entry.aliases,
-        bandwidth_fraction=facts.maybe(entry.bandwidth_fraction, 1),
+        bandwidth_fraction=_fraction(entry.bandwidth_fraction, facts),
         levels=tuple(
             MemoryLevel(
                 level.name, facts.fact(level.mib, _MIB), facts.maybe(level.bandwidth_gb_s, 1e9)
@@ -326,13 +337,42 @@ def _device(entry: _DeviceEntry, sources: Mapping[str, str]) -> Device:
     )
 
 
+def _rate(precision: Precision, entry: _RateEntry, facts: _Facts) -> Rate:
+    dense, achieved = facts.fact(entry.dense, 1e12), facts.maybe(entry.achieved, 1e12)
+    if achieved is not None and achieved.value > dense.value:
+        raise ConfigurationError(
+            f"{facts.entry}: {precision.value} achieves {achieved.value / 1e12:g} TFLOPS of "
+            f"{dense.value / 1e12:g}: what is achieved cannot be above the dense peak"
+        )
+    return Rate(dense, facts.maybe(entry.quoted, 1e12), achieved)
+
+
+def _fraction(value: _Value | None, facts: _Facts) -> Fact | None:
+    fraction = facts.maybe(value, 1)
+    if fraction is not None and fraction.value > 1:
+        raise ConfigurationError(
+            f"{facts.entry}: bandwidth_fraction is {fraction.value:g}: give a share, 0 to 1"
+        )
+    return fraction
+
+
+def _pair(whole: Fact, value: _Value | None, facts: _Facts) -> Fact:
+    pair = whole if value is None else facts.fact(value, 1e9)
+    if pair.value > whole.value:
+        raise ConfigurationError(
+            f"{facts.entry}: a pair gets {pair.value / 1e9:g} GB/s of {whole.value / 1e9:g} to "
+            "all: pair_gb_s cannot be above per_direction_gb_s"
+        )
+    return pair
+
+
 def _scale_up(entry: _ScaleUpEntry | None, facts: _Facts) -> ScaleUp | None:
     if entry is None:
         return None
     if entry.domain < 2:
         raise ConfigurationError(f"{facts.entry}: a scale-up domain has at least two devices")
     whole = facts.fact(entry.per_direction_gb_s, 1e9)
-    pair = whole if entry.pair_gb_s is None else facts.fact(entry.pair_gb_s, 1e9)
+    pair = _pair(whole, entry.pair_gb_s, facts)
     return ScaleUp(entry.link, entry.fabric, whole, pair, entry.domain, entry.note)
 
 
@@ -343,7 +383,7 @@ def _link(entry: _LinkEntry, sources: Mapping[str, str]) -> Link:
         name=entry.name,
         scope=entry.scope,
         per_direction_bytes_s=whole,
-        pair_bytes_s=whole if entry.pair_gb_s is None else facts.fact(entry.pair_gb_s, 1e9),
+        pair_bytes_s=_pair(whole, entry.pair_gb_s, facts),
         achieved_bytes_s=facts.maybe(entry.achieved_gb_s, 1e9),
         latency_s=facts.maybe(entry.latency_us, 1e-6),
         per_node=entry.per_node,

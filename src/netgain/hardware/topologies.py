@@ -11,7 +11,7 @@ from netgain.errors import ConfigurationError
 from netgain.hardware.catalogue import Catalogue
 from netgain.hardware.device import Device, Fabric
 from netgain.hardware.names import nearest, normalised
-from netgain.hardware.topology import Edge, Node, NodeKind, Topology
+from netgain.hardware.topology import MOST_DEVICES, Edge, Node, NodeKind, Topology
 from netgain.hardware.wire import Wire, wire
 
 SOCKET_LINK: Final = "CPU socket link"
@@ -138,7 +138,7 @@ def preset(
     if network is not None:
         shape = replace(shape, network=network)
     if rails is not None:
-        shape = replace(shape, rails=rails)
+        shape = replace(shape, rails=_rails(rails))
     shape = sized(shape, devices) if devices is not None else shape
     return build(catalogue, found, shape, (title,))
 
@@ -151,6 +151,7 @@ def for_device(
     rails: int | None = None,
 ) -> Topology:
     """`devices` of one kind as they are usually built: its scale-up fabric, then the network."""
+    _check_count(devices)
     scale_up = device.scale_up
     host = device.host.link if device.host else "PCIe 4 x16"
     fabric = scale_up.fabric if scale_up else Fabric.NONE
@@ -163,7 +164,7 @@ def for_device(
         host,
         per_machine,
         network=network,
-        rails=rails if rails is not None else (8 if per_machine >= 8 else 1),
+        rails=_rails(rails) if rails is not None else (8 if per_machine >= 8 else 1),
         torus=_torus_sizes(fabric, devices),
         bridge=scale_up.domain if scale_up else 2,
         prefix="tpu" if fabric in (Fabric.TORUS_2D, Fabric.TORUS_3D) else "gpu",
@@ -173,8 +174,7 @@ def for_device(
 
 def sized(shape: Shape, devices: int) -> Shape:
     """The shape with this many devices. Raises `ConfigurationError` unless they fill machines."""
-    if devices < 1:
-        raise ConfigurationError(f"{devices} devices: give 1 or more")
+    _check_count(devices)
     if shape.torus:
         return replace(
             shape, torus=_torus_sizes(shape.fabric, devices), devices_per_machine=devices
@@ -189,6 +189,17 @@ def sized(shape: Shape, devices: int) -> Shape:
             f"{(machines + 1) * shape.devices_per_machine}"
         )
     return replace(shape, machines=machines)
+
+
+def _check_count(devices: int) -> None:
+    if not 1 <= devices <= MOST_DEVICES:
+        raise ConfigurationError(f"{devices} devices: give 1 to {MOST_DEVICES:,}")
+
+
+def _rails(rails: int) -> int:
+    if not 1 <= rails <= MOST_DEVICES:
+        raise ConfigurationError(f"{rails} rails: give 1 or more network adapters per machine")
+    return rails
 
 
 def build(catalogue: Catalogue, name: str, shape: Shape, notes: tuple[str, ...] = ()) -> Topology:
@@ -210,6 +221,7 @@ class _Builder:
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
         self._shape = shape
+        self._catalogue = catalogue
         self._wire: Callable[[str], Wire] = partial(wire, catalogue)
 
     def machine(self, machine: int) -> None:
@@ -222,7 +234,7 @@ class _Builder:
             self._switch(machine, names)
         elif shape.fabric is Fabric.BRIDGE:
             for first in range(0, len(names), shape.bridge):
-                self._mesh(names[first : first + shape.bridge], bridge=True)
+                self._mesh(names[first : first + shape.bridge])
         elif shape.fabric is not Fabric.NONE:
             self._mesh(names)
 
@@ -282,10 +294,15 @@ class _Builder:
         for name in names:
             self._both(name, switch, self._wire(self._shape.scale_up))
 
-    def _mesh(self, names: Sequence[str], bridge: bool = False) -> None:
+    def _mesh(self, names: Sequence[str]) -> None:
         one = self._wire(self._shape.scale_up)
-        if bridge and len(names) > 2:
-            one = one.scaled(1 / (len(names) - 1))  # A bridge's links are shared by its pairs.
+        shared = any(
+            link.name == one.name and link.pair_bytes_s.value == link.per_direction_bytes_s.value
+            for link in self._catalogue.links
+        )
+        if len(names) > 2 and shared:
+            # Nothing is said of a pair: all pairs of a device share what it has to all of them.
+            one = one.scaled(1 / (len(names) - 1))
         for index, first in enumerate(names):
             for second in names[index + 1 :]:
                 self._both(first, second, one)

@@ -14,7 +14,8 @@ from typing import Final
 from netgain.errors import ConfigurationError
 from netgain.hardware.wire import Wire
 
-_MOST_DEVICES: Final = 1024
+MOST_DEVICES: Final = 1024
+"""Of one graph: its pairs are looked at one by one."""
 
 
 class NodeKind(StrEnum):
@@ -97,9 +98,9 @@ class Topology:
         self.torus = torus
         self.notes = notes
         self.devices = tuple(node.name for node in nodes if node.kind is NodeKind.DEVICE)
-        if not 1 <= len(self.devices) <= _MOST_DEVICES:
+        if not 1 <= len(self.devices) <= MOST_DEVICES:
             raise ConfigurationError(
-                f"{name} would have {len(self.devices)} devices: give 1 to {_MOST_DEVICES}"
+                f"{name} would have {len(self.devices)} devices: give 1 to {MOST_DEVICES}"
             )
         self._out: dict[str, list[Edge]] = {node.name: [] for node in nodes}
         for edge in edges:

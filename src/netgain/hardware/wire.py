@@ -13,6 +13,7 @@ from netgain.hardware.link import Link
 from netgain.hardware.names import normalised
 
 _DATA: Final = Path(__file__).parent / "data" / "wires.toml"
+_BOTH: Final = ("collective", "send")
 _GUESS: Final = "no measurement known: three quarters of the peak, 2 us a hop"
 
 
@@ -22,7 +23,7 @@ class Wire:
 
     `bytes_per_s` is the peak; `collective`, `send` and `in_switch` are shares of it (`in_switch`
     None where no switch adds). `hop_s` is the latency of the edge. `source` says where the shares
-    come from, `checked` whether anybody measured them.
+    come from, `assumed` which of them ("collective", "send") nobody measured.
     """
 
     name: str
@@ -32,7 +33,12 @@ class Wire:
     hop_s: float
     source: str
     in_switch: float | None = None
-    checked: bool = True
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def checked(self) -> bool:
+        """Whether somebody measured every share."""
+        return not self.assumed
 
     def scaled(self, factor: float) -> "Wire":
         """Several of these side by side, or a share of one."""
@@ -46,14 +52,14 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     send: float
     hop_us: float
     in_switch: float | None = None
-    memory: bool = False
+    assumed: tuple[str, ...] = ()
     per_direction_gb_s: float | None = None
 
 
 def wire(catalogue: Catalogue, name: str) -> Wire:
     """The link of this name as a wire between one pair.
 
-    A link of the user's own without known behaviour gets cautious shares, marked unchecked.
+    A link of the user's own without known behaviour gets cautious shares, marked assumed.
     Raises `ConfigurationError` for an unknown link, naming the nearest.
     """
     entry = _entries().get(normalised(name))
@@ -73,11 +79,11 @@ def _joined(name: str, bytes_per_s: float, entry: _Entry | None, link: Link | No
             entry.hop_us * 1e-6,
             entry.source,
             entry.in_switch,
-            not entry.memory,
+            entry.assumed,
         )
     achieved = link.achieved_bytes_s if link else None
     share = min(1.0, achieved.value / bytes_per_s) if achieved else 0.75
-    return Wire(name, bytes_per_s, share, share, 2e-6, _GUESS, None, checked=False)
+    return Wire(name, bytes_per_s, share, share, 2e-6, _GUESS, None, _BOTH)
 
 
 @cache

@@ -1,9 +1,8 @@
 """When conversations begin in an open loop: seeded sequences of seconds from the run's zero.
 
 Times are not rescaled. `vllm bench serve` stretches Poisson and gamma arrivals so that the last of
-N lands at N / rate, which makes the realised rate exact and compresses bursts at the tail;
-`rescaled` does the same for a fixed number, for those who compare. The first arrival is one gap
-after zero, except at a constant rate, where it is at zero.
+N lands at N / rate, which makes the realised rate exact and compresses bursts at the tail. The
+first arrival is one gap after zero, except at a constant rate, where it is at zero.
 """
 
 import itertools
@@ -167,15 +166,6 @@ class Step:
 
     def __str__(self) -> str:
         return f"step {self.rate:g}/s, x{self.factor:g} from {self.from_s:g} to {self.to_s:g} s"
-
-
-def rescaled(arrivals: Arrivals, count: int, seed: int) -> list[float]:
-    """`count` arrivals stretched so that the last lands at `count` / mean rate, as vLLM does."""
-    offsets = list(itertools.islice(arrivals.offsets(seed), count))
-    if not offsets or offsets[-1] == 0.0:
-        return offsets
-    factor = count / arrivals.mean_rate / offsets[-1]
-    return [offset * factor for offset in offsets]
 
 
 def _check(what: str, value: float) -> None:

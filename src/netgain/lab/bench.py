@@ -1,5 +1,6 @@
 """One run against one server: prompts, cache, load and records put together."""
 
+import dataclasses
 import itertools
 import math
 import time
@@ -26,6 +27,7 @@ from netgain.lab.load_plan import (
     ReplayLoad,
 )
 from netgain.lab.record import RequestRecord
+from netgain.lab.run_end import RunEnd
 from netgain.lab.run_file import RunFileError, RunWriter
 from netgain.lab.run_header import CacheState, RunHeader
 from netgain.lab.target import Api, Target
@@ -82,6 +84,18 @@ class BenchRun:
     nonce: str
     unwritten: str = ""
 
+    @property
+    def end(self) -> RunEnd:
+        """As it stands in the run's file."""
+        return RunEnd(
+            ended=self.outcome.ended,
+            reason=self.outcome.reason,
+            cache_held=self.cache.held,
+            cache_text=self.cache.text,
+            notes=self.notes,
+            unwritten=self.unwritten,
+        )
+
 
 class Bench:
     """Runs loads against one target. `command` is what the user called, for the header."""
@@ -129,32 +143,30 @@ class Bench:
             outcome = run_load(
                 self._load_plan(plan), _noted(source, sent), observer, self._count_tokens()
             )
-        after = self._counters_if_there()
-        # Conversations are taken ahead of their time: those whose turn never came were not sent.
-        numbers = {record.conversation for record in records}
-        asked = [sent[number] for number in sorted(numbers) if number < len(sent)]
-        checked = verdict(
-            plan.cache,
-            before,
-            after,
-            own_reuse_tokens=reuse_within(asked, writer.framing().lead),
-            warmed_tokens=prompt_tokens_of(warmed),
-        )
-        return BenchRun(
-            header=observer.header,
-            records=tuple(records),
-            outcome=outcome,
-            cache=checked,
-            counted=checked.counted,
-            notes=(
-                *plan.workload.notes,
-                *writer.notes,
-                *_repeat_notes(plan),
-                f"cache: {prepared.how}; {checked.text}",
-            ),
-            nonce=prepared.nonce,
-            unwritten=observer.unwritten,
-        )
+            checked = verdict(
+                plan.cache,
+                before,
+                self._counters_if_there(),
+                own_reuse_tokens=reuse_within(_asked(sent, records), writer.framing().lead),
+                warmed_tokens=prompt_tokens_of(warmed),
+            )
+            done = BenchRun(
+                header=observer.header,
+                records=tuple(records),
+                outcome=outcome,
+                cache=checked,
+                counted=checked.counted,
+                notes=(
+                    *plan.workload.notes,
+                    *writer.notes,
+                    *_repeat_notes(plan),
+                    f"cache: {prepared.how}; {checked.text}",
+                ),
+                nonce=prepared.nonce,
+                unwritten=observer.unwritten,
+            )
+            observer.end(done.end)
+        return dataclasses.replace(done, unwritten=observer.unwritten)
 
     def capacity_tokens(self) -> int | None:
         """What the server's KV pool holds; None where it does not say."""
@@ -258,6 +270,12 @@ def _noted(source: Iterator[Conversation], sent: list[Conversation]) -> Iterator
         yield conversation
 
 
+def _asked(taken: list[Conversation], records: list[RequestRecord]) -> list[Conversation]:
+    """Conversations are taken ahead of their time: those whose turn never came were not sent."""
+    numbers = {record.conversation for record in records}
+    return [taken[number] for number in sorted(numbers) if number < len(taken)]
+
+
 class _Observer:
     """Keeps records, in memory and in the run's file.
 
@@ -289,17 +307,24 @@ class _Observer:
     def record(self, record: RequestRecord) -> None:
         """One more."""
         self._records.append(record)
-        if self._writer is None:
-            return
-        try:
-            self._writer.add(record)
-        except RunFileError as error:
-            self.unwritten = f"{error}, from record {len(self._records)} on"
-            self._writer = None
+        self._write(lambda writer: writer.add(record))
+
+    def end(self, end: RunEnd) -> None:
+        """Nothing more follows."""
+        self._write(lambda writer: writer.end(end))
 
     def progress(self, progress: LoadProgress) -> None:
         """To whoever shows it."""
         self._on_progress(progress)
+
+    def _write(self, line: Callable[[RunWriter], None]) -> None:
+        if self._writer is None:
+            return
+        try:
+            line(self._writer)
+        except RunFileError as error:
+            self.unwritten = f"{error}, from record {len(self._records)} on"
+            self._writer = None
 
 
 class _Silent:

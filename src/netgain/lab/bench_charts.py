@@ -26,12 +26,12 @@ Span = tuple[str, float, float]
 
 
 def run_charts(run: MeasuredRun) -> tuple[Chart, ...]:
-    """Latency distributions, throughput, requests under way and TTFT over time."""
+    """Latency distributions; tokens, answers, requests under way and TTFT over time."""
     if not len(run.columns):
         return ()
     return tuple(
         chart
-        for chart in (_cdf(run), _throughput(run), _under_way(run), _ttft(run))
+        for chart in (_cdf(run), _tokens(run), _answers(run), _under_way(run), _ttft(run))
         if any(len(series.x) for series in chart.series)
     )
 
@@ -127,21 +127,27 @@ def _slices(run: MeasuredRun) -> TimeBlocks:
     return TimeBlocks(0.0, last_s, min(_MOST_SLICES, max(10, int(last_s))))
 
 
-def _throughput(run: MeasuredRun) -> Chart:
+def _tokens(run: MeasuredRun) -> Chart:
     slices = _slices(run)
     tokens = sums(slices.of(run.columns.event_at_s), run.columns.event_tokens, slices.count)
+    return _per_second("throughput_over_time", "Output tokens", "tokens/s", slices, tokens)
+
+
+def _answers(run: MeasuredRun) -> Chart:
+    slices = _slices(run)
     ended = run.columns.answered & ~np.isnan(run.columns.end_s)
-    requests = sums(slices.of(run.columns.end_s[ended]), np.ones(int(ended.sum())), slices.count)
-    at_s = slices.edges_s[:-1].tolist()
+    answers = sums(slices.of(run.columns.end_s[ended]), np.ones(int(ended.sum())), slices.count)
+    return _per_second("answers_over_time", "Answers", "requests/s", slices, answers)
+
+
+def _per_second(name: str, what: str, unit: str, slices: TimeBlocks, amounts: FloatArray) -> Chart:
+    rates = (amounts / slices.length_s).tolist()
     return Chart(
-        "throughput_over_time",
-        "Throughput over time, warm-up and drain included",
+        name,
+        f"{what} over time, warm-up and drain included",
         Axis("time", "s"),
-        Axis("per second"),
-        (
-            Series("output tokens/s", at_s, (tokens / slices.length_s).tolist(), Mark.STEPS),
-            Series("answers/s", at_s, (requests / slices.length_s).tolist(), Mark.STEPS),
-        ),
+        Axis(what.lower(), unit),
+        (Series(what.lower(), slices.edges_s[:-1].tolist(), rates, Mark.STEPS),),
     )
 
 

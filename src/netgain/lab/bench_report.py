@@ -20,6 +20,7 @@ from netgain.lab.metrics.run_metrics import (
 )
 from netgain.lab.metrics.trimming import TrimRule
 from netgain.lab.record import RequestRecord
+from netgain.lab.run_end import RunEnd
 from netgain.lab.run_header import LoadKind, RunHeader
 from netgain.lab.service_level_section import service_level
 from netgain.lab.slo import ServiceLevel
@@ -49,11 +50,9 @@ def bench_report(
 
 
 def report_of(
-    run: MeasuredRun, foreign: ForeignResult | None = None, *, cache_checked: bool = False
+    run: MeasuredRun, foreign: ForeignResult | None = None, end: RunEnd | None = None
 ) -> Report:
-    """The same from a run already measured. `cache_checked`: by the server's own counters, which
-    tell what the prompts share among themselves from what was there before.
-    """
+    """The same from a run already measured; `end` where it is known how it ended."""
     metrics = run.metrics
     sections = [
         _summary(metrics),
@@ -65,13 +64,14 @@ def report_of(
         where_time_went(run),
         _trust(metrics),
         None if foreign is None else foreign.section(),
+        Section("About this run", end.notes) if end is not None and end.notes else None,
     ]
     header = metrics.header
     return Report(
         title=f"Bench of {header.model} at {header.target}",
         sections=tuple(section for section in sections if section is not None),
         verdict=verdict(metrics),
-        warnings=warnings(metrics, cache_checked=cache_checked),
+        warnings=warnings(metrics, end),
         context=_context(header),
     )
 

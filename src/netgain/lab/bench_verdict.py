@@ -7,6 +7,7 @@ from netgain.lab.metrics.lag import LAG_RULE
 from netgain.lab.metrics.run_metrics import Latency, RunMetrics
 from netgain.lab.metrics.saturation import Load
 from netgain.lab.record import ErrorKind
+from netgain.lab.run_end import RunEnd
 from netgain.lab.run_header import CacheState, LoadKind
 from netgain.report.units import quantity
 
@@ -56,12 +57,9 @@ def verdict(metrics: RunMetrics) -> tuple[str, ...]:
     return tuple(said)
 
 
-def warnings(metrics: RunMetrics, *, cache_checked: bool = False) -> tuple[str, ...]:
-    """What makes the numbers doubtful, and what to do about it.
-
-    With `cache_checked` hits in a cold cache were judged by the server's own counters already.
-    """
-    said = []
+def warnings(metrics: RunMetrics, end: RunEnd | None = None) -> tuple[str, ...]:
+    """What makes the numbers doubtful, and what to do about it."""
+    said = [] if end is None else [*end.warnings]
     lag = metrics.lag
     if lag is not None and not lag.valid:
         said.append(
@@ -89,8 +87,10 @@ def warnings(metrics: RunMetrics, *, cache_checked: bool = False) -> tuple[str, 
         said.append(
             "The cache's state was not declared: repeated prompts may have hit. Say cold or warm."
         )
-    cache = None if cache_checked else metrics.cache
-    if metrics.header.cache is CacheState.COLD and cache is not None and cache.hit_requests:
+    cache = metrics.cache
+    checked = end is not None and end.cache_held is not None
+    cold = metrics.header.cache is CacheState.COLD and not checked
+    if cold and cache is not None and cache.hit_requests:
         said.append(
             f"Declared cold, but {cache.hit_requests} of {cache.requests} requests hit the prefix "
             f"cache ({cache.token_rate:.1%} of their prompt tokens): prompts share prefixes, or "

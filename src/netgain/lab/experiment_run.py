@@ -1,12 +1,13 @@
 """Runs the arms of an experiment, one after another."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from itertools import groupby
 
 from netgain.lab.arrivals import poisson
-from netgain.lab.bench import Bench, OnProgress, RunPlan
+from netgain.lab.bench import Bench, BenchRun, OnProgress, RunPlan
 from netgain.lab.load_plan import ClosedLoad, Load, OpenLoad
+from netgain.lab.metrics.run_metrics import run_metrics
 from netgain.lab.run_header import LoadKind
 from netgain.lab.workloads.experiments.plan import Arm, ArmLoad, ArmResult, Experiment
 
@@ -43,11 +44,24 @@ def _run(arm: Arm, bench: Bench, seed: int, on_progress: OnProgress) -> tuple[Ar
         keep_text=True,
     )
     done = bench.run(plan, on_progress)
-    notes: Sequence[str] = () if done.cache.held is not False else (done.cache.text,)
-    if done.outcome.reason:
-        notes = (*notes, f"ended early ({done.outcome.ended.value}): {done.outcome.reason}")
-    result = ArmResult(arm, done.records, done.counted, done.cache, tuple(notes), nonce=done.nonce)
+    result = ArmResult(
+        arm, done.records, done.counted, done.cache, tuple(doubts(done)), nonce=done.nonce
+    )
     return result, not done.outcome.reason
+
+
+def doubts(done: BenchRun) -> Iterator[str]:
+    """Why an arm's numbers may not be what they seem; the cache's state is judged beside them."""
+    if done.outcome.reason:
+        yield f"ended early ({done.outcome.ended.value}): {done.outcome.reason}"
+    metrics = run_metrics(done.header, done.records)
+    if not metrics.valid:
+        yield "invalid: the load generator was late or could not send; give it cores of its own"
+    if metrics.saturated:
+        yield (
+            "saturated: the server did not keep up, latencies grow with the arm's length "
+            f"({metrics.saturation.evidence}); lower the rates"
+        )
 
 
 def _load(load: ArmLoad) -> Load:

@@ -1,14 +1,17 @@
-"""A run's file: its header, then its records as requests ended, one line of JSON each."""
+"""A run's file: its header, its records as requests ended, how it ended; a line of JSON each."""
 
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
 from netgain.errors import NetgainError
 from netgain.lab.record import RequestRecord
+from netgain.lab.run_end import RunEnd
 from netgain.lab.run_header import RunHeader
+
+_END: Final = b'{"type":"end"'
 
 
 class RunFileError(NetgainError):
@@ -39,6 +42,10 @@ class RunWriter:
         """One more record."""
         self._write(self._encode(record))
 
+    def end(self, end: RunEnd) -> None:
+        """The last line."""
+        self._write(self._encode(end))
+
     def close(self) -> None:
         """Nothing more follows."""
         self._file.close()
@@ -65,12 +72,15 @@ class RunWriter:
 
 
 class RunRead(msgspec.Struct, frozen=True):
-    """What a run's file holds. `torn`: the last line had been cut off, and is left out. `skipped`:
-    the numbers of other lines that could not be read, if that was allowed.
+    """What a run's file holds. `end`: None where the run was killed, or is still under way.
+
+    `torn`: the last line had been cut off, and is left out. `skipped`: the numbers of other lines
+    that could not be read, if that was allowed.
     """
 
     header: RunHeader
     records: tuple[RequestRecord, ...]
+    end: RunEnd | None = None
     torn: bool = False
     skipped: tuple[int, ...] = ()
 
@@ -88,12 +98,16 @@ def read_run(path: Path, *, skip_broken: bool = False) -> RunRead:
     decoder = msgspec.json.Decoder(RequestRecord)
     records: list[RequestRecord] = []
     skipped: list[int] = []
+    end: RunEnd | None = None
     torn = False
     for number, line in enumerate(lines[1:], 2):
         if not line.strip():
             continue
         try:
-            records.append(decoder.decode(line))
+            if line.startswith(_END):
+                end = msgspec.json.decode(line, type=RunEnd)
+            else:
+                records.append(decoder.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if number == len(lines):  # what follows the last line's end
                 torn = True
@@ -103,7 +117,7 @@ def read_run(path: Path, *, skip_broken: bool = False) -> RunRead:
                 raise RunFileError(
                     f"{path}, line {number}: no request record ({error}); mend or remove the line"
                 ) from error
-    return RunRead(header, tuple(records), torn, tuple(skipped))
+    return RunRead(header, tuple(records), end, torn, tuple(skipped))
 
 
 def _header(path: Path, line: bytes) -> RunHeader:

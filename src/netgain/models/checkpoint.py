@@ -90,7 +90,7 @@ def _open_hugging_face(folder: Path) -> Checkpoint:
     config = ModelConfig.from_hf(
         _read_json(folder / "config.json"), _read_json(generation) if generation.exists() else None
     )
-    files = _safetensors_files(folder)
+    files = safetensors_files(folder)
     tokenizer = folder / "tokenizer.json"
     if not tokenizer.is_file():
         raise ModelError(f"{folder}: tokenizer.json is missing")
@@ -109,14 +109,18 @@ def _read_json(path: Path) -> Mapping[str, JSON]:
         values = json.loads(path.read_bytes())
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not JSON: {error}") from error
     if not isinstance(values, dict):
         raise ModelError(f"{path}: must hold a JSON object")
     return values
 
 
-def _safetensors_files(folder: Path) -> tuple[Path, ...]:
+def safetensors_files(folder: Path) -> tuple[Path, ...]:
+    """The weight files of a checkpoint: those its index names, or all where it has none.
+
+    Raises `ModelError` where there are none, or one that is named is missing.
+    """
     index = folder / "model.safetensors.index.json"
     if not index.exists():
         files = tuple(sorted(folder.glob("*.safetensors")))

@@ -18,12 +18,16 @@ from netgain.cost.model_shape import ModelShape, Part
 from netgain.cost.precision import Covers, StoredPart, WeightFormat, weight_format
 from netgain.errors import ModelError
 from netgain.hardware.device import Precision
+from netgain.models.checkpoint import safetensors_files
 from netgain.models.gguf_file import GGUFHeader, read_header
 from netgain.models.safetensors_tensors import header_bytes
 from netgain.models.store import default_store
 from netgain.ops.stored_type import StoredType
 
 _LARGEST_CONFIG_BYTES: Final = 16 << 20
+_WEIGHT_FILES: Final = (".gguf", ".safetensors")
+_FEWEST_BITS: Final = 1.5
+"""Per parameter. No format in use has fewer: files are missing where there are."""
 _PARTS: Final = (
     (Part.OTHER, r"vision|visual|audio|multi_modal|mm_projector|\bv\.blk|\bmm\."),
     (Part.NORMS, r"norm|\bln_|layernorm"),
@@ -66,10 +70,10 @@ def open_shape(name_or_path: str) -> SourcedModel:
 
     Never fetches anything. Raises `ModelError` for what cannot be found or read.
     """
-    path = Path(name_or_path).expanduser()
-    if path.exists():
+    path = _existing(name_or_path)
+    if path is not None:
         return _from_path(path)
-    if name_or_path.startswith((".", "~", "/")) or path.suffix in (".gguf", ".safetensors"):
+    if name_or_path.startswith((".", "~", "/")) or name_or_path.endswith(_WEIGHT_FILES):
         raise ModelError(f"{name_or_path}: no such file or directory")
     stored = _in_store(name_or_path)
     if stored is not None:
@@ -78,6 +82,14 @@ def open_shape(name_or_path: str) -> SourcedModel:
     if shape is None:
         raise unknown_model(name_or_path)
     return SourcedModel(shape, weight_format(shape.native_weights), shape.source)
+
+
+def _existing(name: str) -> Path | None:
+    try:
+        path = Path(name).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # Too long, no such user, a null character.
+        return None
 
 
 def _in_store(name: str) -> Path | None:
@@ -92,7 +104,7 @@ def _from_path(path: Path) -> SourcedModel:
     if path.is_dir():
         config = path / "config.json"
         if config.is_file():
-            return _from_folder(config, sorted(path.glob("*.safetensors")))
+            return _from_folder(config, _weight_files(path))
         single = sorted(path.glob("*.gguf"))
         if len(single) == 1:
             return _from_gguf(read_header(single[0]))
@@ -127,6 +139,16 @@ def _from_folder(config: Path, files: list[Path]) -> SourcedModel:
     return SourcedModel(shape, weights, f"{config} and the headers of {len(files)} files")
 
 
+def _weight_files(folder: Path) -> list[Path]:
+    """The safetensors files to count; none where none of them was fetched."""
+    if not any(folder.glob("*.safetensors")):
+        return []
+    try:
+        return list(safetensors_files(folder))
+    except ModelError as error:
+        raise ModelError(f"{error}, or name {folder / 'config.json'} to count by that") from error
+
+
 def _read_config(path: Path) -> Mapping[str, object]:
     try:
         if path.stat().st_size > _LARGEST_CONFIG_BYTES:
@@ -134,7 +156,7 @@ def _read_config(path: Path) -> Mapping[str, object]:
         values = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not JSON: {error}") from error
     if not isinstance(values, dict):
         raise ModelError(f"{path}: must hold an object")
@@ -181,6 +203,12 @@ def _as_stored(
         StoredPart(part, counted.get(part, 0), parts[part]) for part in Part if parts.get(part)
     )
     bits = 8 * sum(part.bytes for part in stored) / shape.parameters
+    if bits < _FEWEST_BITS:
+        raise ModelError(
+            f"{shape.name}: its files hold {sum(part.bytes for part in stored):,} bytes for "
+            f"{shape.parameters:,} parameters: some are missing; fetch the rest, or name its "
+            "config.json alone to count by that"
+        )
     return WeightFormat(name, bits, bits / 8, Covers.ALL, computes_in, stored=stored)
 
 

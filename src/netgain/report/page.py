@@ -137,13 +137,17 @@ def _basis(basis: Basis) -> str:
 
 def _table(table: Table) -> Iterator[str]:
     name = escape(table.name)
+    bases = {column.basis for column in table.columns if column.basis}
+    told_apart = len(bases) > 1
+    of_all = "" if told_apart else "".join(f" {_basis(basis)}" for basis in bases)
     yield (
-        f'<div class="card">\n<h3 id="table-{name}-title">{escape(table.title)}</h3>\n'
+        f'<div class="card">\n<h3 id="table-{name}-title">{escape(table.title)}{of_all}</h3>\n'
         # A region that scrolls must be reachable without a mouse.
         f'<div class="scroll" role="region" tabindex="0" aria-labelledby="table-{name}-title">\n'
         f'<table id="table-{name}" aria-labelledby="table-{name}-title">\n'
     )
-    yield from _beside(table) if table.form is Form.SIDE_BY_SIDE else _rows(table)
+    form = _beside if table.form is Form.SIDE_BY_SIDE else _rows
+    yield from form(table, told_apart)
     yield "</tbody>\n</table>\n</div>\n"
     if table.form is Form.SIDE_BY_SIDE:
         for sign in side_by_side(table).signs:
@@ -151,7 +155,7 @@ def _table(table: Table) -> Iterator[str]:
     yield "</div>\n"
 
 
-def _beside(table: Table) -> Iterator[str]:
+def _beside(table: Table, told_apart: bool) -> Iterator[str]:
     turned = side_by_side(table)
     yield f'<thead><tr><th scope="col">{escape(turned.corner)}</th>'
     for head in turned.heads:
@@ -163,18 +167,19 @@ def _beside(table: Table) -> Iterator[str]:
             span = len(turned.heads) + 1
             yield f'<tr><th scope="colgroup" colspan="{span}">{escape(line.group)}</th></tr>\n'
         group = line.group
-        basis = f" {_basis(line.column.basis)}" if line.column.basis else ""
+        basis = f" {_basis(line.column.basis)}" if line.column.basis and told_apart else ""
         yield f'<tr><th scope="row">{escape(line.label)}{basis}</th>'
         for cell in line.cells:
-            yield f"<td{_side(line.numeric)}>{escape(cell)}</td>"
+            looks = "number" if line.numeric else "words"
+            yield f'<td class="{looks}">{escape(cell)}</td>'
         yield "</tr>\n"
 
 
-def _rows(table: Table) -> Iterator[str]:
+def _rows(table: Table, told_apart: bool) -> Iterator[str]:
     yield "<thead><tr>"
     numeric = [is_numeric(table, column) for column in table.columns]
     for column, right in zip(table.columns, numeric, strict=True):
-        basis = f"<br>{_basis(column.basis)}" if column.basis else ""
+        basis = f"<br>{_basis(column.basis)}" if column.basis and told_apart else ""
         yield f'<th scope="col"{_side(right)}>{escape(column.label)}{basis}</th>'
     yield "</tr></thead>\n<tbody>\n"
     for row in table.rows:

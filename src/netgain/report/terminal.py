@@ -119,8 +119,8 @@ def report_text(
 def _section(page: _Page, section: Section, *, explain: bool, plot: bool) -> None:
     from rich.text import Text
 
-    hidden = not explain and all(table.form is Form.NOTES for table in section.tables)
-    if section.tables and hidden and not section.text and not section.figures:
+    tables = [table for table in section.tables if explain or table.form is not Form.NOTES]
+    if not (section.text or section.figures or tables or (plot and section.charts)):
         return
     page.show("")
     page.show(Text(printable(section.heading), style="bold underline"))
@@ -279,7 +279,7 @@ def _blocks_of(
     least: Sequence[int],
 ) -> None:
     natural = _natural(heads, cells)
-    for columns in _blocks(least, page.width):
+    for columns in _blocks(least, page.width, _leading(cells, least, page.width)):
         widths = _widths([natural[i] for i in columns], [least[i] for i in columns], page.width)
         page.show(_grid(columns, heads, cells, numeric, widths), width=_NO_LIMIT)
 
@@ -327,27 +327,35 @@ def _least_width(texts: Sequence[str], *, whole: bool) -> int:
     return widest if whole else min(widest, _LONGEST_WORD)
 
 
-def _blocks(least: Sequence[int], width: int | None) -> list[list[int]]:
-    """Columns that fit side by side; where not all do, each block begins with the first.
+def _blocks(least: Sequence[int], width: int | None, leading: int) -> list[list[int]]:
+    """Columns that fit side by side; where not all do, each block begins with the leading ones.
 
     Blocks are about equally wide: no last column stands alone.
     """
     if width is None or sum(w + _GAP for w in least) <= width:
         return [list(range(len(least)))]
-    blocks = _filled(least, width, len(least))
-    return _filled(least, width, math.ceil((len(least) - 1) / len(blocks)))
+    blocks = _filled(least, width, leading, len(least))
+    return _filled(least, width, leading, math.ceil((len(least) - leading) / len(blocks)))
 
 
-def _filled(least: Sequence[int], width: int, most: int) -> list[list[int]]:
-    """Blocks of at most so many columns beside the first, as full as they go."""
-    blocks = [[0]]
-    for index in range(1, len(least)):
+def _filled(least: Sequence[int], width: int, leading: int, most: int) -> list[list[int]]:
+    """Blocks of at most so many columns beside the leading ones, as full as they go."""
+    blocks = [list(range(leading))]
+    for index in range(leading, len(least)):
         block = blocks[-1]
         over = sum(least[i] + _GAP for i in (*block, index)) > width
-        if len(block) > 1 and (over or len(block) > most):
-            blocks.append([0])
+        if len(block) > leading and (over or len(block) >= leading + most):
+            blocks.append(list(range(leading)))
         blocks[-1].append(index)
     return blocks
+
+
+def _leading(cells: Sequence[Sequence[str]], least: Sequence[int], width: int | None) -> int:
+    """How many first columns tell the rows apart: 1, or 2 where that takes both and they fit."""
+    if width is None or len(least) < 3 or least[0] + least[1] + 2 * _GAP > width // 2:
+        return 1
+    names, pairs = {row[0] for row in cells}, {(row[0], row[1]) for row in cells}
+    return 2 if len(names) < len(pairs) else 1
 
 
 def _grid(

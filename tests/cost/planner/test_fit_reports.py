@@ -16,7 +16,8 @@ from netgain.cost.planner.roofline_plan import RooflineAsk, plan_roofline
 from netgain.cost.precision import kv_format, weight_format
 from netgain.errors import CapacityError, ConfigurationError
 from netgain.hardware.catalogue import shipped_catalogue
-from netgain.report.document import Basis, Report
+from netgain.hardware.topologies import for_device
+from netgain.report.document import Basis, Cell, Report
 from netgain.report.json_form import json_text
 
 KNOWN = shipped_catalogue()
@@ -43,9 +44,18 @@ def memory_of(model: str, device: str | None, tp: int = 1) -> Report:
     return answer_memory(ask).report
 
 
-def roofline_of(model: str, device: str, tp: int = 1) -> Report:
-    ask = RooflineAsk(shape(model), BF16, KV, "a config", KNOWN.device(device), Layout(tp=tp))
-    return plan_roofline(ask)
+def roofline_of(model: str, device: str) -> Report:
+    return laid_out(model, device, Layout())
+
+
+def laid_out(model: str, device: str, layout: Layout, weights: str = "bf16") -> Report:
+    found = KNOWN.device(device)
+    topology = for_device(KNOWN, found, layout.devices) if layout.devices > 1 else None
+    return plan_roofline(
+        RooflineAsk(
+            shape(model), weight_format(weights), KV, "a config", found, layout, topology=topology
+        )
+    )
 
 
 REPORTS = {
@@ -55,6 +65,7 @@ REPORTS = {
     "memory of an SRAM machine": memory_of("Llama-3.1-8B", "Groq-LPU"),
     "roofline": roofline_of("Llama-3.1-8B", "L40S"),
     "roofline of an SRAM machine": roofline_of("Llama-3.1-8B", "Groq-LPU"),
+    "roofline of a layout": laid_out("DeepSeek-V3", "H200", Layout(dp=8, ep=8), "fp8"),
     "comparison": plan_comparison(CompareAsk(KNOWN.devices, shape("Llama-3.1-8B"), BF16, KV)),
     "check": plan_check(read_claim("Llama-3.1-8B bf16 on H100 TPOT 3.5 ms", KNOWN))[0],
 }
@@ -98,11 +109,6 @@ def test_a_known_cache_bandwidth_makes_a_second_roof() -> None:
     report = roofline_of("Llama-3.1-8B", "MI300X")
     chart = next(c for s in report.sections for c in s.charts if c.name == "roofline")
     assert chart.series[1].name == "Infinity Cache"
-
-
-def test_collectives_that_are_not_counted_are_mentioned() -> None:
-    report = roofline_of("Llama-3.1-70B", "H100-SXM", tp=4)
-    assert any("plan links" in warning for warning in report.warnings)
 
 
 def test_an_sram_machine_says_how_many_chips_one_model_needs() -> None:
@@ -161,3 +167,112 @@ def test_nothing_is_computed_from_nothing(build: object) -> None:
     assert callable(build)
     with pytest.raises(ConfigurationError):
         build()
+
+
+def rows_of(report: Report, table: str) -> list[dict[str, Cell]]:
+    found = next(t for s in report.sections for t in s.tables if t.name == table)
+    return [dict(row) for row in found.rows]
+
+
+def figure_of(report: Report, name: str) -> float:
+    value = report.figure(name).value
+    assert isinstance(value, float | int)
+    return float(value)
+
+
+def test_a_tensor_parallel_step_is_more_than_one_device_s_over_the_ranks() -> None:
+    report = laid_out("Llama-3.1-70B", "H100-SXM", Layout(tp=4))
+    step = next(row for row in rows_of(report, "points") if row["load"] == "batch 1")
+    assert step["phase"] == "decode"
+    divided = figure_of(report, "one_device_over_n_s")
+    collectives = figure_of(report, "collectives_s")
+    assert isinstance(step["step_s"], float)
+    assert step["step_s"] > divided + collectives
+    assert figure_of(report, "collectives_share") == pytest.approx(collectives / step["step_s"])
+    assert any("collectives" in sentence for sentence in report.verdict)
+
+
+def test_each_exchange_has_a_row_and_together_they_are_the_collectives() -> None:
+    report = laid_out("Llama-3.1-70B", "H100-SXM", Layout(tp=4))
+    rows = [r for r in rows_of(report, "collectives") if r["step"] == "decode, batch 1"]
+    assert [(r["times"], r["size"]) for r in rows] == [(160, 2 * 8192), (1, 2 * 128_256)]
+    total = sum(float(r["seconds"] or 0) for r in rows)
+    assert total == pytest.approx(figure_of(report, "collectives_s"))
+    operations = {r["operation"]: r["seconds"] for r in rows_of(report, "decode_operations")}
+    assert operations["collectives"] == pytest.approx(total)
+
+
+def test_experts_across_copies_are_dispatched_and_combined_in_every_expert_layer() -> None:
+    report = laid_out("DeepSeek-V3", "H200", Layout(dp=8, ep=8), "fp8")
+    rows = [r for r in rows_of(report, "collectives") if r["step"] == "decode, batch 1"]
+    assert [r["exchange"] for r in rows] == [
+        "expert dispatch",
+        "expert combine",
+    ]
+    assert {r["times"] for r in rows} == {58}
+    # One token's 8 copies in fp8 and back in bf16, 7 of 8 to other ranks.
+    assert [r["size"] for r in rows] == [8 * 7168 * 7 / 8, 2 * 8 * 7168 * 7 / 8]
+
+
+def test_experts_inside_a_tensor_group_need_no_all_to_all() -> None:
+    report = laid_out("DeepSeek-V3", "H200", Layout(tp=8, ep=8), "fp8")
+    names = {str(r["exchange"]).split(" (")[0] for r in rows_of(report, "collectives")}
+    assert names == {"all-reduces", "gather of the logits"}
+
+
+def test_a_slow_link_makes_the_collectives_of_the_same_step_longer() -> None:
+    fast = laid_out("Llama-3.1-8B", "H100-SXM", Layout(tp=2))
+    slow = laid_out("Llama-3.1-8B", "L40S", Layout(tp=2))
+    assert figure_of(slow, "collectives_s") > 1.1 * figure_of(fast, "collectives_s")
+
+
+def test_stages_send_activations_once_per_boundary() -> None:
+    report = laid_out("Llama-3.1-8B", "H100-SXM", Layout(pp=4))
+    rows = [r for r in rows_of(report, "collectives") if r["step"] == "decode, batch 1"]
+    assert [(r["exchange"], r["times"], r["size"]) for r in rows] == [
+        ("sends between stages", 3, 4096 * 2)
+    ]
+
+
+def test_several_devices_that_nothing_joins_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="name what joins"):
+        RooflineAsk(shape("Llama-3.1-8B"), BF16, KV, "x", KNOWN.device("L40S"), Layout(tp=2))
+
+
+def test_a_model_with_experts_shows_its_range_and_a_dense_one_none() -> None:
+    experts = rows_of(laid_out("gpt-oss-120b", "H200", Layout(), "mxfp4"), "points")
+    for row in experts:
+        assert (
+            float(row["fastest_s"] or 0)
+            <= float(row["step_s"] or 0)
+            <= float(row["slowest_s"] or 0)
+        )
+    assert any(float(r["slowest_s"] or 0) > 1.3 * float(r["fastest_s"] or 0) for r in experts)
+    report = REPORTS["roofline"]
+    points = next(t for s in report.sections for t in s.tables if t.name == "points")
+    assert "fastest_s" not in {column.key for column in points.columns}
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "says"),
+    [
+        (
+            "DeepSeek-V3",
+            8,
+            "no heads to split: a group stores 562,176 B per token instead of 70,272",
+        ),
+        ("Qwen3-235B-A22B", 8, "TP 8 is wider than 4 KV heads: a group stores and moves 2 times"),
+    ],
+)
+def test_copies_of_keys_and_values_are_said_rightly_by_memory_and_roofline(
+    model: str, tp: int, says: str
+) -> None:
+    for report in (
+        memory_of(model, "H200", tp),
+        laid_out(model, "H200", Layout(tp=tp), "fp8"),
+    ):
+        assert any(says in warning for warning in report.warnings), report.warnings
+
+
+def test_a_cache_that_is_split_evenly_is_not_warned_of() -> None:
+    assert not any("KV" in warning for warning in memory_of("Llama-3-70B", "H200", 8).warnings)

@@ -152,6 +152,23 @@ def test_the_batch_at_which_a_depth_turns_is_where_its_speed_up_crosses_one() ->
     assert value(before, "speed_up") > 1 >= value(after, "speed_up")
 
 
+def test_a_mixture_of_experts_is_not_said_to_lose_from_the_first_batch_on() -> None:
+    report = plan_spec(
+        SpecQuestion(setup("Qwen3-30B-A3B", "H200-SXM"), acceptance=0.5, batch=64, depth=4)
+    )
+    assert value(report, "speed_up") > 1.2
+    assert value(report, "break_even_batch") > 1000
+    assert any("loses below a batch of about 16" in said for said in report.verdict)
+
+
+def test_the_turn_lies_where_verified_tokens_pass_the_ridge() -> None:
+    report = plan_spec(SpecQuestion(setup(), depth=4, context_tokens=128))
+    ridge = value(report, "ridge_tokens")
+    assert ridge == pytest.approx(295, abs=0.5)
+    # Not at the ridge itself: 2.8 tokens an iteration pay for verification up to 2.3 times as long.
+    assert 1 < value(report, "break_even_batch") * 5 / ridge < 4
+
+
 def test_measured_positions_count_as_measured() -> None:
     report = plan_spec(SpecQuestion(setup(), conditional=(0.8, 0.5), depth=2))
     assert report.figure("tokens_per_iteration").basis is Basis.MEASURED
@@ -201,6 +218,42 @@ def test_tensor_ranks_beyond_the_kv_heads_hand_over_copies() -> None:
     qwen = setup("Qwen3-235B-A22B", weights="fp8")
     wide = replace(qwen, layout=Layout(tp=8))
     assert wide.kv_bytes(32_768) == 2 * qwen.kv_bytes(32_768) == 32_768 * 385_024
+
+
+def test_the_state_of_a_hybrid_is_handed_over_once_however_wide_the_group() -> None:
+    """Two KV heads over eight ranks are copied four times; the recurrent state is split."""
+    hybrid = setup("Qwen3-Next-80B-A3B", "H200-SXM")
+    state = 36 * (32 * 128 * 128 * 4 + (2 * 16 * 128 + 32 * 128) * 3 * 2)
+    assert hybrid.kv_bytes(1000) == state + 1000 * 24_576
+    assert replace(hybrid, layout=Layout(tp=8)).kv_bytes(1000) == state + 1000 * 4 * 24_576
+
+
+def test_a_corpus_is_weighed_against_the_room_of_all_ranks() -> None:
+    question = KnowledgeQuestion(
+        replace(
+            setup("Llama-3-70B"),
+            layout=Layout(tp=4),
+            topology=for_device(CATALOGUE, CATALOGUE.device("H100-SXM"), 4),
+        ),
+        KnowledgeShape(500, 500, 500, 10, 200_000),
+        ManagedPrices(3.0, 0.3),
+    )
+    # 65.5 GB of KV: more than the room of one of the four ranks, less than that of all.
+    assert question.setup.memory(1, 200_000).kv_room_bytes < question.setup.kv_bytes(200_000)
+    assert question.setup.kv_room_bytes(1, 200_000) > question.setup.kv_bytes(200_000)
+    report = plan_knowledge(question)
+    assert not any("do not fit" in warning for warning in report.warnings)
+    cag = next(row for row in rows(report, "own") if row["way"] == "CAG")
+    assert 0.3 < float(cag["storage"] or 0) < 1.0
+
+
+def test_a_codec_waits_in_the_same_queue() -> None:
+    codec, waits = Codec(3.5, 20e9, 20e9), (TierPath("dram", 50e9, 1e-4, 0.3),)
+    plain, queued = (
+        rows(plan_cache(CacheQuestion(setup(), tiers, codec=codec)), "tiers")[0]
+        for tiers in (TIERS[:1], waits)
+    )
+    assert float(queued["coded"] or 0) == pytest.approx(float(plain["coded"] or 0) + 0.3)
 
 
 def test_one_stream_of_an_object_store_loses_to_recomputing() -> None:

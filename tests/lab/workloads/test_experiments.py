@@ -22,6 +22,7 @@ from netgain.lab.workloads.experiments.kv_cache import KVSettings, kv_experiment
 from netgain.lab.workloads.experiments.plan import Arm, ArmResult, Experiment
 from netgain.lab.workloads.prompt_writer import PromptWriter
 from netgain.report.document import Cell, Report, Table
+from netgain.report.terminal import report_text
 
 SMALL = KVSettings(prefix_tokens=100, suffix_tokens=60, answer_tokens=4, requests=4)
 
@@ -205,9 +206,11 @@ def test_the_report_says_what_a_warm_cache_saved() -> None:
     warm = row(report, "kv_arms", "cache on, warm in device memory")
     assert (warm["requests"], warm["errors"]) == (20, 1)
     assert warm["ttft_p50_s"] == pytest.approx(0.06)
-    assert warm["suffix_prefill_tokens"] == 19 * 64
-    assert warm["token_hit_rate"] == pytest.approx(0.6)
-    assert warm["prefill_tokens"] == 3200 - 20 * 96
+    found = row(report, "kv_hits", "cache on, warm in device memory")
+    assert found["suffix_prefill_tokens"] == 19 * 64
+    assert found["token_hit_rate"] == pytest.approx(0.6)
+    counted = row(report, "kv_server", "cache on, warm in device memory")
+    assert counted["prefill_tokens"] == 3200 - 20 * 96
     assert report.figure("equal_answers_warm_device").value == 1.0
 
 
@@ -243,18 +246,26 @@ def test_answers_that_differ_are_counted() -> None:
 def test_decoders_and_short_requests_come_at_the_same_rate_in_every_arm() -> None:
     settings = InterferenceSettings(shares=(0.0, 0.25, 0.5), duration_s=100.0)
     plan = interference_experiment(settings)
-    *arms, separate = plan.arms
+    arms = plan.runnable
     assert [one.load.rate for one in arms] == [1.5, 2.0, 3.0]
     assert [one.load.conversations for one in arms] == [150, 200, 300]
     assert all(one.load.kind is LoadKind.OPEN for one in arms)
-    assert "separate pools are not built" in separate.unavailable
+
+
+def test_the_splits_of_the_pools_are_listed_as_not_available() -> None:
+    plan = interference_experiment(InterferenceSettings())
+    missing = [one for one in plan.arms if one.unavailable]
+    assert [one.name for one in missing] == ["1p-3d", "2p-2d", "3p-1d", "across-nodes"]
+    assert all("separate pools are not built" in one.unavailable for one in missing)
+    rows = table(interference_report(plan, [], {}), "interference_not_available").rows
+    assert {"arm": missing[0].title, "reason": missing[0].unavailable} in rows
 
 
 def test_the_share_of_long_prompts_is_as_asked(tiny_plain: PromptWriter) -> None:
     settings = InterferenceSettings(
         long_prompt=60, decoder_prompt=20, short_prompt=20, shares=(0.0, 0.4), duration_s=200.0
     )
-    none, some, _ = interference_experiment(settings).arms
+    none, some = interference_experiment(settings).runnable
     assert LONG not in {made.request_class for made in none.conversations(tiny_plain, 1)}
     classes = [made.request_class for made in some.conversations(tiny_plain, 1)]
     assert classes.count(LONG) / len(classes) == pytest.approx(0.4, abs=0.06)
@@ -304,7 +315,7 @@ def test_an_event_of_several_tokens_is_as_many_gaps() -> None:
 
 def test_the_report_compares_with_the_arm_without_long_prompts() -> None:
     plan = interference_experiment(InterferenceSettings(shares=(0.0, 0.25)))
-    none, some, _ = plan.arms
+    none, some = plan.runnable
     calm = [decoder(n, [0.1, 0.2, 0.3]) for n in range(3)]
     calm += [record(9, 0.05, request_class=SHORT)]
     busy = [decoder(n, [0.1, 0.2, 0.6]) for n in range(3)]
@@ -317,6 +328,7 @@ def test_the_report_compares_with_the_arm_without_long_prompts() -> None:
     )
     shown = row(report, "interference_arms", "25% long prompts")
     assert shown["long_share"] == pytest.approx(0.2)
+    shown = row(report, "interference_decoders", "25% long prompts")
     assert shown["itl_max_s"] == pytest.approx(0.4)
     beside = row(report, "interference_beside", "25% long prompts")
     assert (beside["beside_gaps"], beside["apart_gaps"]) == (3, 3)
@@ -331,3 +343,21 @@ def test_without_results_there_is_no_verdict_and_no_crash() -> None:
 
 def beginning(conversation: Conversation) -> str:
     return conversation.turns[0].text[:30]
+
+
+def test_a_server_without_a_ledger_has_no_stages_and_tiers_are_said_to_be_missing() -> None:
+    plan = kv_experiment(SMALL)
+    said = " ".join(text for s in kv_report(plan, results(plan), {}).sections for text in s.text)
+    assert "the server offered no ledger" in said
+    assert "seconds per tier, stores, promotions and prefetches: not available" in said
+
+
+def test_both_reports_fit_a_hundred_columns() -> None:
+    plan = kv_experiment(SMALL)
+    kv = kv_report(plan, results(plan), {})
+    other = interference_experiment(InterferenceSettings(shares=(0.0, 0.25)))
+    found = [ArmResult(one, [decoder(0, [0.1, 0.2, 0.6])]) for one in other.runnable]
+    for report in (kv, interference_report(other, found, {})):
+        text = report_text(report, width=100)
+        assert max(len(line) for line in text.splitlines()) <= 100
+        assert text.count("cache on, cold") in (0, 3)  # one line of each table, and no more

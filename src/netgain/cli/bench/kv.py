@@ -11,13 +11,8 @@ _ROOM_TOKENS = 1024
 
 
 def kv(
-    url: Annotated[
-        str | None,
-        typer.Argument(help="A running server.", show_default="netgain's own, started as needed"),
-    ] = None,
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="What netgain's own server serves.")
-    ] = "default",
+    url: options.GivenUrl = None,
+    model: options.OwnModel = "default",
     tokenizer: options.TokenizerName = None,
     prefix: Annotated[int, typer.Option(help="Tokens of each prefix.")] = 1024,
     suffix: Annotated[int, typer.Option(help="Tokens of each question after it.")] = 64,

@@ -1,5 +1,6 @@
 """A line that says how a run stands, on standard error, where that is a terminal."""
 
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -74,6 +75,7 @@ class LiveLine:
 
     def _write(self, text: str) -> None:
         if self._shown and (text or self._width):
+            text = text[: shutil.get_terminal_size().columns - 1]  # a longer one cannot be undone
             sys.stderr.write("\r" + text.ljust(self._width) + ("" if text else "\r"))
             sys.stderr.flush()
             self._width = len(text)

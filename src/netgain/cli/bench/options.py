@@ -46,6 +46,35 @@ TokenizerName: TypeAlias = Annotated[
         show_default="the server's /tokenize",
     ),
 ]
+GivenUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(help="A running server.", show_default="netgain's own, started as needed"),
+]
+OwnModel: TypeAlias = Annotated[
+    str, typer.Option("--model", "-m", help="What netgain's own server serves.")
+]
+Slo: TypeAlias = Annotated[
+    Path | None, typer.Option(help="A service level file, such as examples/slo.yaml.")
+]
+Warmup: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="What is left out at the start: auto, none, seconds (5s), a share (10%) or a count."
+    ),
+]
+Cooldown: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="What is left out at the end: auto, none, seconds (5s), a share (10%) or a count."
+    ),
+]
+AsTool: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--as", help="Add the numbers as vllm, guidellm or aiperf defines them."),
+]
+Csv: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Write one row per request to this file.")
+]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Of prompts and arrival times.")]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print the report as JSON, for programs.")

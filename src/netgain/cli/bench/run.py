@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from netgain.lab.run_header import CacheState
     from netgain.lab.slo import ServiceLevel
     from netgain.lab.workloads.workload import Workload
-    from netgain.report.document import Report
 
 _DURATION_S = 30.0
 
@@ -41,7 +40,8 @@ def run(
         str,
         typer.Option(
             help="How --rate's requests come: poisson, constant, gamma:SHAPE (below 1: in bursts), "
-            "ramp:LAST (the rate at the end), or step:FACTOR:FROM:TO (seconds)."
+            "ramp:LAST (the rate at the end), step (x5 in the middle third) or "
+            "step:FACTOR:FROM:TO (seconds)."
         ),
     ] = "poisson",
     concurrency: Annotated[
@@ -78,9 +78,7 @@ def run(
             help="cold (emptied before the run), warm (a pass is sent first), or undeclared."
         ),
     ] = "undeclared",
-    slo: Annotated[
-        Path | None, typer.Option(help="A service level file, such as examples/slo.yaml.")
-    ] = None,
+    slo: options.Slo = None,
     find_rate: Annotated[
         bool, typer.Option("--find-rate", help="Search the highest rate that meets --slo.")
     ] = False,
@@ -91,20 +89,12 @@ def run(
     budget: Annotated[
         float, typer.Option(help="Seconds of load that the search may spend.")
     ] = 1200.0,
-    warmup: Annotated[
-        str,
-        typer.Option(help="What is left out at the start: auto, none, 5s, 10% or a count."),
-    ] = "auto",
-    cooldown: Annotated[
-        str, typer.Option(help="What is left out at the end: auto, none, 5s, 10% or a count.")
-    ] = "auto",
+    warmup: options.Warmup = "auto",
+    cooldown: options.Cooldown = "auto",
     drain: Annotated[
         float, typer.Option(help="Seconds that requests under way have left at the end.")
     ] = 30.0,
-    as_tool: Annotated[
-        str | None,
-        typer.Option("--as", help="Add the numbers as vllm, guidellm or aiperf defines them."),
-    ] = None,
+    as_tool: options.AsTool = None,
     records: Annotated[
         Path | None,
         typer.Option(
@@ -116,9 +106,7 @@ def run(
     skip_bad_lines: Annotated[
         bool, typer.Option(help="Leave broken lines of a trace out, and count them.")
     ] = False,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write one row per request to this file.")
-    ] = None,
+    csv: options.Csv = None,
     html: options.Html = None,
     as_json: options.AsJson = False,
     plot: options.Plot = False,
@@ -230,7 +218,7 @@ def _one_run(
     plot: bool,
 ) -> None:
     from netgain.cli.bench.live import LiveLine
-    from netgain.cli.bench.show import write_rows
+    from netgain.cli.bench.show import show, write_rows
     from netgain.lab.bench_report import report_of
     from netgain.lab.foreign.tools import as_tool
     from netgain.lab.metrics.run_metrics import measure_run
@@ -246,26 +234,10 @@ def _one_run(
     measured = measure_run(done.header, done.records, trim=trim, slo=slo)
     foreign = None if tool is None else as_tool(tool, done.header, done.records, slo)
     typer.echo(f"Records: {records_to}", err=True)
-    report = report_of(measured, foreign, cache_checked=done.cache.held is not None)
-    _show_run(report, done, as_json=as_json, html=html, plot=plot)
+    show(report_of(measured, foreign, done.end), as_json=as_json, html=html, plot=plot)
     if csv is not None:
         write_rows(measured, csv)
     _end(done, answered=measured.metrics.answered)
-
-
-def _show_run(
-    report: "Report", done: "BenchRun", *, as_json: bool, html: Path | None, plot: bool
-) -> None:
-    from netgain.cli.bench.show import show, with_notes
-
-    warnings = []
-    if done.outcome.reason:
-        warnings.append(f"The run ended early ({done.outcome.ended.value}): {done.outcome.reason}.")
-    if done.unwritten:
-        warnings.append(f"The file of records is not whole: {done.unwritten}.")
-    if done.cache.held is False:
-        warnings.append(f"Cache {done.cache.text}.")
-    show(with_notes(report, done.notes, tuple(warnings)), as_json=as_json, html=html, plot=plot)
 
 
 def _end(done: "BenchRun", *, answered: int) -> None:

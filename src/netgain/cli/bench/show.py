@@ -38,14 +38,9 @@ def check_places(*paths: Path | None) -> None:
             check_place(path)
 
 
-def with_notes(report: "Report", notes: tuple[str, ...], warnings: tuple[str, ...]) -> "Report":
-    """The report with more to know about the run."""
-    from netgain.report.document import Section
-
-    sections = report.sections
-    if notes:
-        sections = (*sections, Section("About this run", notes))
-    return dataclasses.replace(report, sections=sections, warnings=(*warnings, *report.warnings))
+def with_warnings(report: "Report", warnings: tuple[str, ...]) -> "Report":
+    """The report with more that makes it doubtful, in front."""
+    return dataclasses.replace(report, warnings=(*warnings, *report.warnings))
 
 
 def write_rows(run: "MeasuredRun", path: Path) -> None:

@@ -9,13 +9,8 @@ from netgain.errors import ConfigurationError
 
 
 def ttft(
-    url: Annotated[
-        str | None,
-        typer.Argument(help="A running server.", show_default="netgain's own, started as needed"),
-    ] = None,
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="What netgain's own server serves.")
-    ] = "default",
+    url: options.GivenUrl = None,
+    model: options.OwnModel = "default",
     tokenizer: options.TokenizerName = None,
     decoder_rate: Annotated[
         float, typer.Option(help="Requests per second that decode long answers.")

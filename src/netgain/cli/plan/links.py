@@ -1,12 +1,16 @@
 """`netgain plan links`."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from netgain.cli.plan.engine import StepMs
 from netgain.cli.plan.options import KVDType, Weights
 from netgain.cli.plan.output import AsJson, Explain, Hardware, Html, Plot
+
+if TYPE_CHECKING:
+    from netgain.cost.layout import Layout
 
 
 def links(
@@ -42,10 +46,20 @@ def links(
     ] = None,
     batch: Annotated[int, typer.Option(help="Sequences decoding in all, for --model.")] = 32,
     context: Annotated[int, typer.Option(help="Tokens each of them holds.")] = 2048,
-    tp: Annotated[int | None, typer.Option("--tp", help="A layout to compare: tensor.")] = None,
-    pp: Annotated[int, typer.Option("--pp", help="Its pipeline stages.")] = 1,
-    dp: Annotated[int, typer.Option("--dp", help="Its replicas.")] = 1,
-    ep: Annotated[int, typer.Option("--ep", help="Its ranks that share experts.")] = 1,
+    tp: Annotated[
+        int | None, typer.Option("--tp", help="A layout to try: tensor ranks.", show_default="1")
+    ] = None,
+    pp: Annotated[
+        int | None, typer.Option("--pp", help="Its pipeline stages.", show_default="1")
+    ] = None,
+    dp: Annotated[
+        int | None,
+        typer.Option("--dp", help="Its replicas.", show_default="as many as the devices hold"),
+    ] = None,
+    ep: Annotated[
+        int | None,
+        typer.Option("--ep", help="Its ranks that share experts.", show_default="1"),
+    ] = None,
     precision: Weights = None,
     kv_dtype: KVDType = "bf16",
     measured_step: StepMs = None,
@@ -67,6 +81,8 @@ def links(
       netgain plan links nvswitch-h100 --devices 16 --ranks 16 --plot
 
       netgain plan links bridge-a100 --model llama-3-70b --on A100-80-PCIe
+
+      netgain plan links H100-SXM --devices 16 --model deepseek-v3 --ep 16
     """
     from netgain.hardware.topologies import topology_names
 
@@ -77,7 +93,6 @@ def links(
     from netgain.cli.plan.engine import byte_count, setup_of
     from netgain.cli.plan.options import catalogue
     from netgain.cli.plan.output import show
-    from netgain.cost.layout import Layout
     from netgain.cost.planner.links_plan import LinksQuestion, plan_links
     from netgain.cost.planner.setup import devices_needed
     from netgain.errors import ConfigurationError
@@ -111,7 +126,20 @@ def links(
             needs or 1,
             batch,
             context,
-            Layout(tp=tp, pp=pp, dp=dp, ep=ep) if tp is not None else None,
+            _layout(tp, pp, dp, ep, len(joined.devices)),
         )
     )
     show(report, as_json=as_json, html=html, plot=plot, explain=explain)
+
+
+def _layout(
+    tp: int | None, pp: int | None, dp: int | None, ep: int | None, devices: int
+) -> "Layout | None":
+    """The layout that was asked for, replicas on the devices that are left; None if none was."""
+    from netgain.cost.layout import Layout
+
+    if tp is pp is dp is ep is None:
+        return None
+    one_copy = Layout(tp=1 if tp is None else tp, pp=1 if pp is None else pp)
+    replicas = max(1, devices // one_copy.devices) if dp is None else dp
+    return replace(one_copy, dp=replicas, ep=1 if ep is None else ep)

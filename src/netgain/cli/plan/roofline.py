@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from netgain.cli.plan.options import TP, KVDType, Model, Weights
+from netgain.cli.plan.laid_out import Network, TopologyName
+from netgain.cli.plan.options import DP, EP, PP, TP, KVDType, Model, Weights
 from netgain.cli.plan.output import AsJson, Explain, Hardware, Html, Plot
 
 
@@ -18,6 +19,11 @@ def roofline(
     precision: Weights = None,
     kv_dtype: KVDType = "bf16",
     tp: TP = 1,
+    pp: PP = 1,
+    dp: DP = 1,
+    ep: EP = 1,
+    topology: TopologyName = None,
+    network: Network = None,
     hardware: Hardware = None,
     as_json: AsJson = False,
     html: Html = None,
@@ -31,14 +37,21 @@ def roofline(
       netgain plan roofline default --on L40S --plot
 
       netgain plan roofline llama-3.1-8b --on H100-SXM --precision fp8 --html roofline.html
+
+      netgain plan roofline llama-3.1-70b --on H100-SXM --precision fp8 --tp 4 --explain
+
+      netgain plan roofline deepseek-v3 --on H200 --precision fp8 --dp 8 --ep 8
     """
+    from netgain.cli.plan.laid_out import joined
     from netgain.cli.plan.options import catalogue, model_and_weights, sizes
     from netgain.cli.plan.output import show
     from netgain.cost.layout import Layout
     from netgain.cost.planner.roofline_plan import RooflineAsk, plan_roofline
     from netgain.cost.precision import kv_format
 
-    device = catalogue(hardware).device(on)
+    known = catalogue(hardware)
+    device = known.device(on)
+    layout = Layout(tp=tp, pp=pp, dp=dp, ep=ep)
     shape, stored, source = model_and_weights(model, precision)
     report = plan_roofline(
         RooflineAsk(
@@ -47,11 +60,12 @@ def roofline(
             kv=kv_format(kv_dtype),
             source=source,
             device=device,
-            layout=Layout(tp=tp),
+            layout=layout,
             batches=sizes("--batch", batch),
             context=context,
             prompts=sizes("--prompt", prompt),
             drafts=drafts,
+            topology=joined(known, device, layout, topology, network),
         )
     )
     show(report, as_json=as_json, html=html, plot=plot, explain=explain)

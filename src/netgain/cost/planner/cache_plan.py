@@ -161,7 +161,11 @@ def _row(q: CacheQuestion, p: _Parts, tier: TierPath) -> dict[str, Cell]:
     }
     if q.codec is not None:
         took = q.codec.seconds(p.kv_bytes)
-        coded = tier.latency_s + coded_s(p.kv_bytes, q.codec.ratio, tier.bytes_per_s, took)
+        coded = (
+            tier.latency_s
+            + tier.queue_s
+            + coded_s(p.kv_bytes, q.codec.ratio, tier.bytes_per_s, took)
+        )
         row["coded"] = coded + p.suffix_s
     return row
 

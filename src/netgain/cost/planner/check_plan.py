@@ -27,6 +27,14 @@ def plan_check(claim: Claim) -> tuple[Report, Verdict]:
     )
     worst = judgement.verdict
     decisive = [f for f in judgement.findings if f.verdict is worst]
+    # What fits is worth saying first only where nothing faster was claimed.
+    reason = decisive[-1] if worst is Verdict.POSSIBLE else decisive[0]
+    doubts = list(claim.shape.notes if claim.shape else ())
+    if [finding.name for finding in judgement.findings] == ["memory"]:
+        doubts.append(
+            "No speed was read from the claim: only whether it fits was checked. Give --tok-s, "
+            "--tok-s-each, --tpot-ms or --prefill-tok-s"
+        )
     figure = Figure(
         "verdict", "Verdict", worst.word, "", Basis.ASSUMED,
         "; ".join(finding.arithmetic for finding in decisive),
@@ -41,8 +49,8 @@ def plan_check(claim: Claim) -> tuple[Report, Verdict]:
                 tables=(Table("findings", "Checks", columns, rows),),
             ),
         ),
-        (f"{worst.word.capitalize()}: {decisive[0].statement}.",),
-        tuple(claim.shape.notes if claim.shape else ()),
+        (f"{worst.word.capitalize()}: {reason.statement}.",),
+        tuple(doubts),
         dict(described(claim)),
     )
     return report, worst

@@ -125,7 +125,7 @@ def _case(q: KnowledgeQuestion, steps: StepCosts, way: Way) -> _Case:
     retrieves = way is not Way.CAG
     builds = 0 if way is Way.RAG else prompt.cached - q.shape.system
     kv = q.setup.kv_bytes(builds) if builds else 0
-    room = q.setup.memory(1, max(1, builds)).kv_room_bytes if builds else 1
+    room = q.setup.kv_room_bytes(1, builds) if builds else 1
     resident = min(1.0, kv / max(1, room)) if not q.load_bytes_per_s else 0.0
     load = kv / q.load_bytes_per_s if q.load_bytes_per_s else 0.0
     fresh_s = prefill_s(steps, prompt.cached, prompt.fresh)
@@ -335,10 +335,10 @@ def _warnings(q: KnowledgeQuestion, cases: dict[Way, _Case]) -> tuple[str, ...]:
                 f"{way.value.upper()} needs {context:,} positions and {q.setup.shape.name} has "
                 f"{q.setup.shape.max_positions:,}: it cannot be used"
             )
-    memory = q.setup.memory(1, max(1, q.shape.corpus))
-    if cases[Way.CAG].kv_bytes > memory.kv_room_bytes and not q.load_bytes_per_s:
+    room = q.setup.kv_room_bytes(1, max(1, q.shape.corpus))
+    if cases[Way.CAG].kv_bytes > room and not q.load_bytes_per_s:
         found.append(
             f"CAG's {cases[Way.CAG].kv_bytes:,} bytes of KV do not fit the "
-            f"{max(0, memory.kv_room_bytes):,} that {q.setup.device.name} has for it"
+            f"{room:,} that {q.setup.layout.devices} x {q.setup.device.name} has for it"
         )
     return tuple(found)

@@ -9,7 +9,16 @@ from netgain.cost.collectives import Operation
 from netgain.cost.communication import LAUNCH_S, CollectiveCost, collective, ways
 from netgain.cost.first_hypothesis import FirstLink, first_link
 from netgain.cost.layout import Layout
-from netgain.cost.placement import Placement, described, place, propose
+from netgain.cost.model_shape import LatentAttention, ModelShape
+from netgain.cost.placement import described, place, propose
+from netgain.cost.planner.layout_handoffs import (
+    Handoff,
+    carried_by,
+    handoff_table,
+    handoffs,
+    layout_section,
+    rank_table,
+)
 from netgain.cost.planner.setup import CollectiveSeconds, Setup
 from netgain.cost.step_work import decode
 from netgain.errors import ConfigurationError
@@ -21,11 +30,13 @@ from netgain.report.document import (
     Chart,
     Column,
     Figure,
+    Form,
     Report,
     Section,
     Series,
     Table,
 )
+from netgain.report.units import quantity
 
 SIZES: Final = tuple(float(1 << power) for power in range(14, 31, 2))
 _ALPHA_BETA: Final = "alpha-beta forms of nccl-tests on the topology's edges"
@@ -59,6 +70,8 @@ class LinksQuestion:
                     f"{self.ranks} ranks: {self.topology.name} has "
                     f"{len(self.topology.devices)} devices; name more with --devices"
                 )
+        if not self.sizes:
+            raise ConfigurationError("no buffer sizes: give at least one, such as 64MiB")
         for size in self.sizes:
             at_least_zero("size", size)
         count("batch", self.batch)
@@ -83,11 +96,12 @@ def plan_links(question: LinksQuestion) -> Report:
     ]
     warnings = []
     first = question.group[0]
-    used = [edge for other in question.group[1:] for edge in topology.path(first, other).edges]
-    unchecked = sorted({edge.wire.name for edge in used if not edge.wire.checked})
-    if unchecked:
+    crossed = [edge for other in question.group[1:] for edge in topology.path(first, other).edges]
+    assumed = {edge.wire.name: edge.wire.assumed for edge in crossed if edge.wire.assumed}
+    if assumed:
+        shares = "; ".join(f"{name} ({' and '.join(which)})" for name, which in assumed.items())
         warnings.append(
-            f"Nobody measured what {', '.join(unchecked)} reaches of its peak: measure it"
+            f"Shares of the peak that nobody measured, assumed here: {shares}. Measure yours"
         )
     if len(question.group) > 1 and len(_inside(question)) > 1:
         sections.append(_leaving(question))
@@ -96,6 +110,13 @@ def plan_links(question: LinksQuestion) -> Report:
         sections.append(layout)
         verdict += said
         warnings += doubts
+    elif question.wanted is not None:
+        sections.append(layout_section(topology, question.wanted, question.launch_s))
+    if question.wanted is not None and len(topology.devices) % question.wanted.devices:
+        used = question.wanted.devices
+        warnings.append(
+            f"{described(question.wanted)} uses {used} of {len(topology.devices)} devices"
+        )
     return Report(
         title=f"Links of {topology.name}",
         sections=tuple(sections),
@@ -171,7 +192,7 @@ def _links(question: LinksQuestion) -> Section:
             "Keep ranks that synchronise often inside a fastest domain.",
         ),
         figures=tuple(figures),
-        tables=(_wires(topology), _levels(topology)),
+        tables=(_wires(topology), _share_sources(topology), _levels(topology)),
     )
 
 
@@ -190,7 +211,7 @@ def _wires(topology: Topology) -> Table:
                 "collective": wire.collective,
                 "send": wire.send,
                 "hop": wire.hop_s,
-                "source": wire.source + ("" if wire.checked else " (unchecked)"),
+                "assumed": ", ".join(wire.assumed) or "none",
             },
         )
         row["edges"] = int(row["edges"] or 0) + 1
@@ -204,10 +225,28 @@ def _wires(topology: Topology) -> Table:
             Column("total", "Both ways", "bytes/s", Basis.ASSUMED),
             Column("collective", "Reached by a ring", "fraction", Basis.ASSUMED),
             Column("send", "Reached by one pair", "fraction", Basis.ASSUMED),
+            Column("assumed", "Shares nobody measured"),
             Column("hop", "Latency of an edge", "s", Basis.ASSUMED),
-            Column("source", "Where the shares come from"),
         ),
         tuple(found.values()),
+    )
+
+
+def _share_sources(topology: Topology) -> Table:
+    wires = {edge.wire.name: edge.wire for edge in topology.edges}
+    return Table(
+        "share_sources",
+        "Where the shares come from",
+        (Column("link", "Link"), Column("source", "Source"), Column("assumed", "Assumed")),
+        tuple(
+            {
+                "link": wire.name,
+                "source": wire.source,
+                "assumed": f"assumed: {', '.join(wire.assumed)}" if wire.assumed else None,
+            }
+            for wire in wires.values()
+        ),
+        Form.NOTES,
     )
 
 
@@ -385,6 +424,7 @@ class _Tried:
     prefill_s: float
     in_fast_domain: bool
     tensor_bytes_per_s: float | None
+    shortfall_bytes: int
 
     @property
     def prefills_per_s(self) -> float:
@@ -404,19 +444,25 @@ def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str],
     proposed = _try(question, setup, proposal.layout)
     if all(t.layout != proposed.layout for t in tried):
         tried.insert(0, proposed)
+    doubts = []
+    kv_heads = setup.shape.kv_heads
     if question.wanted is not None and all(t.layout != question.wanted for t in tried):
         question.wanted.check(setup.shape)
         tried.append(_try(question, setup, question.wanted))
+    for t in tried:
+        if t.layout == question.wanted and t.shortfall_bytes:
+            doubts.append(
+                f"{described(t.layout)} does not fit: {quantity(t.shortfall_bytes, 'bytes')} a "
+                "device are missing; its times are what they would be"
+            )
     tried.sort(key=lambda t: -t.tokens_per_s)
     machines = len(
         {rank.device.split(".")[0] for rank in proposal.placement.ranks if rank.data == 0}
     )
     link = first_link(question.devices_per_model, machines)
-    doubts = []
-    kv_heads = setup.shape.kv_heads
     if proposal.layout.tp > kv_heads:
         doubts.append(
-            f"TP {proposal.layout.tp} is wider than {kv_heads} KV heads: a group stores and moves "
+            f"TP {proposal.layout.tp}: {_why_copied(setup.shape)}, a group stores and moves "
             f"{proposal.layout.tp / kv_heads:g} times the KV bytes"
         )
     best = tried[0]
@@ -429,6 +475,15 @@ def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str],
             f"{question.context_tokens} tokens. A trial decides."
         )
     share = proposed.communication_s / proposed.step_s if proposed.step_s else 0.0
+    shown = [t for t in tried if t.layout in (proposal.layout, question.wanted)]
+    crossings = [
+        (described(t.layout), _handoffs(question, setup, t.layout), t.step_s) for t in shown
+    ]
+    said += [
+        f"Handoffs of {name}: {sum(h.seconds for h in found) * 1e3:.3g} ms of a decode step of "
+        f"{step_s * 1e3:.3g} ms; {carried_by(found)}."
+        for name, found, step_s in crossings
+    ]
     section = Section(
         f"Laying out {setup.shape.name}",
         text=(
@@ -446,7 +501,11 @@ def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str],
                    f"{proposed.communication_s * 1e3:.4g} / {proposed.step_s * 1e3:.4g} ms",
                    _ALPHA_BETA),
         ),
-        tables=(_tried_table(tried, proposal.layout, question.wanted), _ranks(proposal.placement)),
+        tables=(
+            handoff_table("handoffs", crossings),
+            _tried_table(tried, proposal.layout, question.wanted),
+            rank_table(proposal.placement),
+        ),
     )  # fmt: skip
     return section, said, doubts
 
@@ -467,7 +526,7 @@ def _try(question: LinksQuestion, setup: Setup, layout: Layout) -> _Tried:
     placed = place(question.topology, layout)
     laid = replace(setup, layout=layout, topology=question.topology)
     # Every replica takes its share, and every stage works on another part of that at a time.
-    each = -(-question.batch // (layout.dp * layout.pp))
+    each = _share(question, layout)
     work = decode(each, question.context_tokens)
     model = laid.steps()
     seconds = model.seconds(work)
@@ -481,7 +540,18 @@ def _try(question: LinksQuestion, setup: Setup, layout: Layout) -> _Tried:
         model.prefill_s(question.context_tokens),
         placed.tensor_in_fast_domain,
         placed.tensor_bytes_per_s,
+        laid.memory(question.batch, question.context_tokens).shortfall_bytes,
     )
+
+
+def _share(question: LinksQuestion, layout: Layout) -> int:
+    """Sequences that one stage of one replica works on at a time."""
+    return -(-question.batch // (layout.dp * layout.pp))
+
+
+def _handoffs(question: LinksQuestion, setup: Setup, layout: Layout) -> tuple[Handoff, ...]:
+    tokens = _share(question, layout)
+    return handoffs(question.topology, layout, setup.launch_s, setup, tokens)
 
 
 def _tried_table(tried: list[_Tried], proposed: Layout, wanted: Layout | None) -> Table:
@@ -503,8 +573,7 @@ def _tried_table(tried: list[_Tried], proposed: Layout, wanted: Layout | None) -
         tuple(
             {
                 "layout": described(t.layout),
-                "note": "proposed" if t.layout == proposed else
-                        "asked for" if t.layout == wanted else "",
+                "note": _note(t, proposed, wanted),
                 "tensor_rate": t.tensor_bytes_per_s,
                 "fast": t.in_fast_domain if t.layout.tp > 1 else None,
                 "step": t.step_s,
@@ -519,21 +588,17 @@ def _tried_table(tried: list[_Tried], proposed: Layout, wanted: Layout | None) -
     )  # fmt: skip
 
 
-def _ranks(placement: Placement) -> Table:
-    return Table(
-        "ranks",
-        "Ranks on devices, as proposed",
-        (
-            Column("device", "Device"),
-            Column("data", "Replica", "", Basis.EXACT),
-            Column("stage", "Stage", "", Basis.EXACT),
-            Column("tensor", "TP rank", "", Basis.EXACT),
-        ),
-        tuple(
-            {"device": r.device, "data": r.data, "stage": r.stage, "tensor": r.tensor}
-            for r in placement.ranks
-        ),
-    )
+def _why_copied(shape: ModelShape) -> str:
+    if any(isinstance(group.attention, LatentAttention) for group in shape.groups):
+        return "every rank needs the whole latent cache (MLA)"
+    return f"the model has {shape.kv_heads} KV heads and each rank needs one"
+
+
+def _note(tried: _Tried, proposed: Layout, wanted: Layout | None) -> str:
+    notes = ["proposed"] if tried.layout == proposed else []
+    notes += ["asked for"] if tried.layout == wanted else []
+    notes += ["does not fit"] if tried.shortfall_bytes else []
+    return ", ".join(notes)
 
 
 def _divisors(number: int) -> list[int]:
@@ -541,4 +606,4 @@ def _divisors(number: int) -> list[int]:
 
 
 def _mib(size: float) -> str:
-    return f"{size / 2**20:.4g} MiB"
+    return quantity(size, "bytes")

@@ -90,7 +90,7 @@ def weights_section(ask: MemoryAsk) -> Section:
         Column("part", "Part"),
         Column("parameters", "Parameters", "", Basis.EXACT),
         Column("bytes", "Bytes", "bytes", basis),
-        Column("share", "Share", "ratio", basis),
+        Column("share", "Share", "fraction", basis),
     )
     return Section(
         "Weights",
@@ -144,10 +144,13 @@ def kv_section(ask: MemoryAsk) -> Section:
             Figure(
                 "kv_bytes_per_token_stored", f"stored per token by all {ask.layout.tp} ranks",
                 group, "bytes", Basis.EXACT,
-                f"every rank holds the latent: {ask.layout.tp} x {token:,} B"
+                f"a latent cache has no heads to split, each rank holds all of it: "
+                f"{ask.layout.tp} x {token:,} B"
                 if shape.is_latent
                 else f"a rank holds max(1, {shape.kv_heads} / {ask.layout.tp}) KV heads",
-                "head replication under tensor parallelism",
+                "copies of a latent cache under tensor parallelism"
+                if shape.is_latent
+                else "head replication under tensor parallelism",
             )
         )  # fmt: skip
     return Section("Keys and values", figures=tuple(figures))

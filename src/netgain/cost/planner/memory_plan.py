@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from netgain.cost.kv_bytes import kv_copies
 from netgain.cost.memory import (
     Knob,
     MemoryPlan,
@@ -145,6 +146,9 @@ def _warnings(q: MemoryQuestion, plan: MemoryPlan) -> Iterator[str]:
             f"{shape.heads} heads over {q.layout.tp} ranks are uneven: many engines refuse this, "
             "and the fullest rank sets the pace."
         )
+    copies = kv_copies(shape, q.layout)
+    if copies is not None:
+        yield f"{copies}."
     if plan.fits and q.serving.max_model_len is None and shape.max_positions > q.tokens:
         longest = largest_model_len(q)
         if longest < shape.max_positions:

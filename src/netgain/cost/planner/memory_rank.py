@@ -117,7 +117,7 @@ def rank_section(q: MemoryQuestion, plan: MemoryPlan) -> Section:
         (
             Column("part", "Part"),
             Column("bytes", "Bytes", "bytes"),
-            Column("share", "Share", "ratio"),
+            Column("share", "Share", "fraction"),
             Column("basis", "Basis"),
         ),
         tuple(

@@ -21,6 +21,7 @@ from netgain.cost.disaggregation import (
     ttft_s,
     unified_pool,
 )
+from netgain.cost.kv_bytes import kv_copies
 from netgain.cost.kv_transfer import descriptors, handoff_s, visible_by_layer_s
 from netgain.cost.planner.setup import Setup
 from netgain.cost.queueing import Service, wait_quantile_s
@@ -122,8 +123,9 @@ def plan_pd(question: PDQuestion) -> Report:
         warnings.append(
             f"The link would be {parts.link_use:.0%} full: handoffs queue above {FULL_LINK:.0%}"
         )
-    if question.setup.layout.tp > question.setup.shape.kv_heads:
-        warnings.append("TP beyond the KV heads: the group moves copies of the same KV")
+    copies = kv_copies(question.setup.shape, question.setup.layout)
+    if copies is not None:
+        warnings.append(copies)
     return Report(
         title=f"Prefill and decode of {question.setup.shape.name}, together or apart",
         sections=(

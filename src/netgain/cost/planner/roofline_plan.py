@@ -4,15 +4,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from netgain.cost.floors import step_floor
+from netgain.cost.kv_bytes import kv_copies
 from netgain.cost.layout import ONE_DEVICE, Layout
 from netgain.cost.memory import MemoryQuestion, chips_for_one_model
 from netgain.cost.model_shape import ModelShape
-from netgain.cost.operations import Stored
+from netgain.cost.placement import described
+from netgain.cost.planner.collectives_section import (
+    TimedStep,
+    collectives_section,
+    unchecked_links,
+)
+from netgain.cost.planner.setup import Setup
 from netgain.cost.precision import KVFormat, WeightFormat
-from netgain.cost.roofline import ASSUMED_EFFICIENCY, Efficiency, RooflineModel, StepEstimate
+from netgain.cost.roofline import (
+    ASSUMED_EFFICIENCY,
+    ASSUMED_UNPACKED_FRACTION,
+    Efficiency,
+    RooflineModel,
+    StepEstimate,
+)
 from netgain.cost.step_work import StepWork, decode, prefill, verify
 from netgain.errors import ConfigurationError
 from netgain.hardware.device import Device, Family, Precision
+from netgain.hardware.topology import Topology
 from netgain.report.document import (
     Axis,
     Basis,
@@ -33,7 +47,8 @@ class RooflineAsk:
     """What `netgain plan roofline` is asked.
 
     `context` tokens are held by each sequence while it decodes; `prompts` are lengths to prefill;
-    `drafts` tokens are verified at a time (0: no verify points).
+    `drafts` tokens are verified at a time (0: no verify points). `topology` joins the devices of a
+    layout that has more than one: collectives are timed on it.
     """
 
     shape: ModelShape
@@ -47,6 +62,7 @@ class RooflineAsk:
     prompts: tuple[int, ...] = (64, 512, 2048)
     drafts: int = 4
     efficiency: Efficiency = ASSUMED_EFFICIENCY
+    topology: Topology | None = None
 
     def __post_init__(self) -> None:
         """Raises `ConfigurationError` for empty or negative traffic."""
@@ -55,6 +71,24 @@ class RooflineAsk:
                 raise ConfigurationError(f"{name}: give lengths of 1 or more, such as 1,8,64")
         if self.context < 1 or self.drafts < 0:
             raise ConfigurationError("context must be 1 or more, and drafts 0 or more")
+        if self.topology is None and self.layout.devices > 1:
+            raise ConfigurationError(
+                f"{described(self.layout)}: name what joins the devices, or their collectives "
+                "cannot be timed"
+            )
+
+    @property
+    def setup(self) -> Setup:
+        """The engine that is asked about."""
+        return Setup(
+            self.shape,
+            self.device,
+            self.weights,
+            self.kv,
+            self.layout,
+            self.topology,
+            self.efficiency,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,31 +104,45 @@ def plan_roofline(ask: RooflineAsk) -> Report:
 
     Raises `ConfigurationError` for a layout the model cannot have.
     """
-    model = RooflineModel(
-        ask.shape, ask.device, Stored(ask.weights, ask.kv, ask.layout), ask.efficiency
-    )
+    model = ask.setup.steps()
     points = _points(ask)
     estimates = [(point, model.estimate(point.work)) for point in points]
-    one_decode = next(e for p, e in estimates if p.phase == "decode")
+    one_decode = next((p, e) for p, e in estimates if p.phase == "decode")
     found: dict[str, dict[str, None]] = {}
     for point, step in estimates:
         found.setdefault(point.phase, {})[step.bound.value] = None
     bounds = "; ".join(f"{phase}: {', then '.join(by)}" for phase, by in found.items())
-    verdict = (
-        f"What bounds each: {bounds}.",
-        "A plot like this is a hypothesis: kernels, caches and communication move the points. "
-        "Measure.",
-    )
-    sections = [_roof_section(ask, model), _points_section(ask, estimates)]
     longest = max(
         ((p, e) for p, e in estimates if p.phase == "prefill"), key=lambda pair: pair[0].work.tokens
     )
+    verdict = [
+        f"What bounds each: {bounds}.",
+        "A plot like this is a hypothesis: kernels, caches and communication move the points. "
+        "Measure.",
+    ]
+    sections = [_roof_section(ask, model), _points_section(ask, model, estimates)]
+    collectives = ask.setup.collectives()
+    if collectives is not None:
+        decodes = [pair for pair in estimates if pair[0].phase == "decode"]
+        shown = {p.label: (p, e) for p, e in (decodes[0], decodes[-1], longest)}
+        crossing = collectives_section(
+            ask.setup,
+            collectives,
+            [TimedStep(f"{p.phase}, {p.label}", p.work, e) for p, e in shown.values()],
+        )
+        sections.append(crossing)
+        step = decodes[0][1]
+        verdict.insert(
+            1,
+            f"{described(ask.layout)}: {step.communication_s / step.seconds:.0%} of a decode step "
+            f"at {decodes[0][0].label} is collectives, none of it overlapped.",
+        )
     sections.append(
         Section(
             "Operation by operation",
             text=("A step takes the sum of these, not the longer of two sums.",),
             tables=(
-                _operations("decode_operations", "Decode, the smallest batch", one_decode),
+                _operations("decode_operations", "Decode, the smallest batch", one_decode[1]),
                 _operations("prefill_operations", f"Prefill, {longest[0].label}", longest[1]),
             ),
         )
@@ -102,7 +150,7 @@ def plan_roofline(ask: RooflineAsk) -> Report:
     return Report(
         f"{ask.shape.name} on {ask.device.name}: what bounds it?",
         tuple(sections),
-        verdict,
+        tuple(verdict),
         tuple(_warnings(ask)),
         {
             "model": ask.shape.name,
@@ -110,7 +158,8 @@ def plan_roofline(ask: RooflineAsk) -> Report:
             "weights": ask.weights.name,
             "keys and values": ask.kv.name,
             "device": ask.device.name,
-            "tensor parallel": ask.layout.tp,
+            "layout": described(ask.layout),
+            "topology": ask.topology.name if ask.topology else None,
             "context": ask.context,
         },
     )
@@ -215,10 +264,14 @@ def _roof_section(ask: RooflineAsk, model: RooflineModel) -> Section:
     )
 
 
-def _points_section(ask: RooflineAsk, estimates: Sequence[tuple[_Point, StepEstimate]]) -> Section:
+def _points_section(
+    ask: RooflineAsk, model: RooflineModel, estimates: Sequence[tuple[_Point, StepEstimate]]
+) -> Section:
+    with_experts = ask.shape.experts is not None
     rows: list[dict[str, Cell]] = []
     for point, step in estimates:
         produced = point.work.tokens if point.phase == "prefill" else point.sequences
+        low, high = model.expert_range_s(point.work)
         rows.append(
             {
                 "phase": point.phase,
@@ -227,6 +280,8 @@ def _points_section(ask: RooflineAsk, estimates: Sequence[tuple[_Point, StepEsti
                 "flops": step.flops,
                 "bytes": step.bytes,
                 "step_s": step.seconds,
+                "fastest_s": low if with_experts else None,
+                "slowest_s": high if with_experts else None,
                 "tokens_s": produced / step.seconds,
                 "bound": step.bound.value,
                 "share": step.shares_s[step.bound] / step.seconds,
@@ -239,17 +294,32 @@ def _points_section(ask: RooflineAsk, estimates: Sequence[tuple[_Point, StepEsti
         Column("flops", "Arithmetic", "FLOP", Basis.EXACT),
         Column("bytes", "Moved", "bytes", Basis.EXACT),
         Column("step_s", "Step", "s", ask.efficiency.basis),
+        *(
+            (
+                Column("fastest_s", "Fastest", "s", Basis.ASSUMED),
+                Column("slowest_s", "Slowest", "s", Basis.ASSUMED),
+            )
+            if with_experts
+            else ()
+        ),
         Column("tokens_s", "Tokens", "tokens/s", ask.efficiency.basis),
         Column("bound", "Bound by"),
         Column("share", "for this share", "ratio", ask.efficiency.basis),
     )
     share = ask.efficiency.memory
+    experts = (
+        "Experts: nobody knows routing and the engine's kernels beforehand. Fastest: the best "
+        "kernels that were measured and the kinder of skewed and uniform routing; slowest: the "
+        f"worst, uniform. The step assumes uniform routing and {ASSUMED_UNPACKED_FRACTION:.0%} of "
+        "the usual bandwidth where weights below 8 bits are unpacked.",
+    )
     return Section(
         "Points under it",
         text=(
             f"Steps assume {share:.0%} of the bandwidth, the matrix rate a benchmark reached (or "
             f"70 %), and {ask.efficiency.launch_s * 1e6:g} us per kernel. A verify step counts one "
             "token per sequence: multiply by the accept length.",
+            *(experts if with_experts else ()),
         ),
         tables=(Table("points", "Prefill, decode and verify", columns, tuple(rows)),),
         charts=(_chart(ask, estimates),),
@@ -306,7 +376,7 @@ def _operations(name: str, title: str, step: StepEstimate) -> Table:
     rows: list[dict[str, Cell]] = [
         {
             "operation": timed.operation.name,
-            "launches": timed.operation.launches,
+            "launches": timed.launches,
             "precision": timed.operation.precision.value,
             "intensity": timed.operation.intensity,
             "bytes": timed.operation.bytes,
@@ -316,6 +386,14 @@ def _operations(name: str, title: str, step: StepEstimate) -> Table:
         for timed in sorted(step.operations, key=lambda timed: -timed.seconds)
     ]
     rows.append({"operation": "launches", "seconds": step.overhead_s, "bound": "launch overhead"})
+    if step.communication_s:
+        rows.append(
+            {
+                "operation": "collectives",
+                "seconds": step.communication_s,
+                "bound": "interconnect",
+            }
+        )
     columns = (
         Column("operation", "Operation"),
         Column("launches", "Launches", "", Basis.ASSUMED),
@@ -330,8 +408,11 @@ def _operations(name: str, title: str, step: StepEstimate) -> Table:
 
 def _warnings(ask: RooflineAsk) -> list[str]:
     found = list(ask.shape.notes)
-    if ask.layout.tp > 1:
-        found.append("Collectives are not counted here: netgain plan links says what they cost.")
+    copies = kv_copies(ask.shape, ask.layout)
+    if copies is not None:
+        found.append(copies)
+    if ask.topology is not None and ask.layout.devices > 1:
+        found += unchecked_links(ask.topology)
     if ask.device.low_confidence:
         found.append(f"{ask.device.name}: some values are from memory, unchecked.")
     found += ask.device.conflicts

@@ -1,6 +1,7 @@
 """The engine that a plan is about: a model, stored in one way, on devices joined in one way."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,22 +11,24 @@ from netgain.cost.communication import (
     send,
     tensor_step,
 )
-from netgain.cost.kv_bytes import kv_bytes_per_sequence, kv_bytes_per_token_stored
+from netgain.cost.kv_bytes import kv_bytes_per_sequence_stored
 from netgain.cost.layout import ONE_DEVICE, Layout
 from netgain.cost.memory import MemoryPlan, MemoryQuestion, plan_memory
 from netgain.cost.model_shape import Experts, ModelShape
 from netgain.cost.operations import Stored
-from netgain.cost.placement import Placement, place
+from netgain.cost.placement import Placement, described, place
 from netgain.cost.precision import KVFormat, WeightFormat
 from netgain.cost.roofline import ASSUMED_EFFICIENCY, Efficiency, RooflineModel
 from netgain.cost.step_work import decode
+from netgain.cost.ways_out import fewest_devices
 from netgain.errors import ConfigurationError
 from netgain.hardware.device import Device
 from netgain.hardware.topology import Topology
 from netgain.report.document import Basis
 
 GRAPH_LAUNCH_S: Final = 8e-6
-"""A collective inside a captured graph or a custom kernel: assumed, no launch from the host."""
+"""A collective inside a captured graph or a custom kernel, no launch from the host: 3 to 9 us for
+small buffers on A100, H100, H200 and B200 (aiconfigurator 095f58a5, custom_allreduce_perf)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +86,30 @@ class Setup:
         Raises `ConfigurationError` for a layout the model or the topology cannot have, or a
         measurement that no bandwidth explains.
         """
-        placement = place(self.topology, self.layout) if self.topology else None
         plain = RooflineModel(self.shape, self.device, self.stored, self.efficiency)
-        if placement is None or self.layout.devices == 1:
-            model = plain
-        else:
-            costs = CollectiveSeconds(self, self.topology, placement)
-            model = replace(plain, communication=costs.seconds)
+        costs = self.collectives()
+        model = plain if costs is None else replace(plain, communication=costs.seconds)
         if self.measured is None:
             return model
         work = decode(self.measured.batch, self.measured.context_tokens)
         return model.calibrated(work, self.measured.seconds)
 
+    def collectives(self) -> "CollectiveSeconds | None":
+        """What the ranks exchange; None for one device, or where no topology is known.
+
+        Raises `ConfigurationError` for a layout the topology cannot have.
+        """
+        if self.topology is None or self.layout.devices == 1:
+            return None
+        return CollectiveSeconds(self, self.topology, place(self.topology, self.layout))
+
     def kv_bytes(self, tokens: int) -> int:
         """Bytes of one request's KV as a whole replica stores (and hands over) it."""
-        one = kv_bytes_per_sequence(self.shape, tokens, self.kv)
-        token = kv_bytes_per_token_stored(self.shape, replace(self.layout, tp=1), self.kv)
-        copies = kv_bytes_per_token_stored(self.shape, self.layout, self.kv) / max(1, token)
-        return round(one * copies)
+        return kv_bytes_per_sequence_stored(self.shape, tokens, self.layout, self.kv)
+
+    def kv_room_bytes(self, sequences: int, tokens: int) -> int:
+        """Room for keys and values on all ranks of a replica together."""
+        return self.memory(sequences, tokens).kv_room_bytes * self.layout.tp * self.layout.pp
 
     def memory(self, sequences: int, tokens: int) -> MemoryPlan:
         """Whether it fits, and how many tokens of KV it holds."""
@@ -121,63 +130,139 @@ class Setup:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class CollectivePart:
+    """One exchange in a step: how often, how many bytes a rank gives to each, how long each takes.
+
+    `kind`: tensor, expert or stage.
+    """
+
+    kind: str
+    name: str
+    count: int
+    size_bytes: float
+    each_s: float
+    link: str
+
+    @property
+    def seconds(self) -> float:
+        """All of them in turn, nothing overlapped."""
+        return self.count * self.each_s
+
+
 class CollectiveSeconds:
-    """Seconds of collectives in a step of so many tokens, remembered per number of tokens."""
+    """Seconds of collectives in a step, remembered per number of tokens and rows of logits."""
 
     def __init__(self, setup: Setup, topology: Topology | None, placement: Placement) -> None:
         self._setup = setup
         self._topology = topology
         self._placement = placement
-        self._known: dict[int, float] = {}
+        self._known: dict[tuple[int, int], float] = {}
 
-    def seconds(self, tokens: int) -> float:
-        """All-reduces of every layer, expert exchanges, and sends between stages."""
-        if tokens not in self._known:
-            self._known[tokens] = sum(self.parts(tokens).values())
-        return self._known[tokens]
+    def seconds(self, tokens: int, logit_rows: int = 0) -> float:
+        """All-reduces of every layer, the logits, expert exchanges, sends between stages."""
+        asked = tokens, logit_rows
+        if asked not in self._known:
+            self._known[asked] = sum(self.parts(tokens, logit_rows).values())
+        return self._known[asked]
 
-    def parts(self, tokens: int) -> dict[str, float]:
+    def parts(self, tokens: int, logit_rows: int = 0) -> dict[str, float]:
         """Seconds by kind: tensor, expert, stage."""
-        if self._topology is None or tokens == 0:
-            return {}
-        shape, layout = self._setup.shape, self._setup.layout
-        found = {"tensor": 0.0, "expert": 0.0, "stage": 0.0}
-        if layout.tp > 1:
-            group = self._placement.tensor_groups()[0]
-            found["tensor"] = tensor_step(
-                self._topology,
-                group,
-                tokens,
-                shape.hidden,
-                shape.layers,
-                launch_s=self._setup.launch_s,
-            ).seconds
-        if layout.ep > 1:
-            found["expert"] = self._experts(self._topology, tokens)
-        if layout.pp > 1:
-            size = tokens * shape.hidden * 2.0
-            one = self._placement.boundaries()[0]
-            hop = send(self._topology, *one, size / layout.tp, self._setup.launch_s)
-            found["stage"] = (layout.pp - 1) * hop.seconds
+        found: dict[str, float] = {}
+        for part in self.exchanges(tokens, logit_rows):
+            found[part.kind] = found.get(part.kind, 0.0) + part.seconds
         return found
 
-    def _experts(self, topology: Topology, tokens: int) -> float:
-        shape, layout = self._setup.shape, self._setup.layout
-        seconds = 0.0
-        for layers in shape.groups:
-            if not isinstance(layers.mlp, Experts):
-                continue
-            exchange = expert_exchange(
-                topology,
-                self._placement.expert_groups()[0],
-                # Ranks of one tensor group hold the same tokens: each sends its share of them.
-                max(1, tokens // layout.tp),
-                layers.mlp.top_k,
-                shape.hidden,
-                launch_s=min(EXPERT_LAUNCH_S, self._setup.launch_s),
+    def exchanges(self, tokens: int, logit_rows: int = 0) -> tuple[CollectivePart, ...]:
+        """Every exchange that the layout makes necessary."""
+        if self._topology is None or tokens == 0:
+            return ()
+        layout = self._setup.layout
+        found: list[CollectivePart] = []
+        if layout.tp > 1:
+            found += self._tensor(self._topology, tokens, logit_rows)
+        if self._exchanging:
+            found += self._experts(self._topology, tokens)
+        if layout.pp > 1:
+            size = tokens * self._setup.shape.hidden * 2.0 / layout.tp
+            one = self._placement.boundaries()[0]
+            hop = send(self._topology, *one, size, self._setup.launch_s)
+            found.append(
+                CollectivePart(
+                    "stage", "sends between stages", layout.pp - 1, size, hop.seconds, hop.slowest
+                )
             )
-            seconds += layers.count * exchange.seconds
-        return seconds
+        return tuple(found)
+
+    @property
+    def _exchanging(self) -> bool:
+        # Inside a tensor group every rank holds all tokens: each computes its own experts, and the
+        # all-reduce that follows adds them up.
+        return self._setup.layout.ep > self._setup.layout.tp
+
+    @property
+    def _expert_layers(self) -> int:
+        return sum(g.count for g in self._setup.shape.groups if isinstance(g.mlp, Experts))
+
+    def _tensor(self, topology: Topology, tokens: int, logit_rows: int) -> Iterator[CollectivePart]:
+        shape = self._setup.shape
+        step = tensor_step(
+            topology,
+            self._placement.tensor_groups()[0],
+            tokens,
+            shape.hidden,
+            shape.layers,
+            logit_rows=logit_rows,
+            vocab=shape.vocab,
+            launch_s=self._setup.launch_s,
+        )
+        reduce, gather = step.all_reduce, step.gather
+        count = step.all_reduces - (self._expert_layers if self._exchanging else 0)
+        yield CollectivePart(
+            "tensor",
+            f"all-reduces ({reduce.algorithm})",
+            count,
+            reduce.size_bytes,
+            reduce.seconds,
+            reduce.slowest,
+        )
+        if gather is not None:
+            yield CollectivePart(
+                "tensor",
+                "gather of the logits",
+                1,
+                gather.size_bytes,
+                gather.seconds,
+                gather.slowest,
+            )
+
+    def _experts(self, topology: Topology, tokens: int) -> Iterator[CollectivePart]:
+        shape, layout = self._setup.shape, self._setup.layout
+        experts = shape.experts
+        if experts is None:
+            return
+        group = self._placement.expert_groups()[0]
+        exchange = expert_exchange(
+            topology,
+            group,
+            # Ranks of one tensor group hold the same tokens: each sends its share of them.
+            max(1, tokens // layout.tp),
+            experts.top_k,
+            shape.hidden,
+            launch_s=min(EXPERT_LAUNCH_S, self._setup.launch_s),
+        )
+        link = f"among {len(group)} expert ranks"
+        for name, sent, seconds in (
+            ("expert dispatch", exchange.dispatch_bytes, exchange.dispatch_s),
+            ("expert combine", exchange.combine_bytes, exchange.combine_s),
+        ):
+            yield CollectivePart("expert", name, self._expert_layers, sent, seconds, link)
+
+
+def over_devices(setup: Setup, devices: int) -> Layout:
+    """One copy over so many devices: tensor ranks as far as heads divide, stages beyond."""
+    tp = math.gcd(devices, setup.shape.heads)
+    return Layout(tp=tp, pp=devices // tp)
 
 
 def devices_needed(setup: Setup, available: int, sequences: int, tokens: int) -> int:
@@ -189,15 +274,21 @@ def devices_needed(setup: Setup, available: int, sequences: int, tokens: int) ->
     for devices in (1 << power for power in range(available.bit_length())):
         if devices > available:
             break
-        tp = math.gcd(devices, setup.shape.heads)
-        layout = Layout(tp=tp, pp=devices // tp)
+        layout = over_devices(setup, devices)
         if layout.pp > setup.shape.layers:
             continue
         share = max(1, sequences * devices // available)
         if replace(setup, layout=layout).memory(share, tokens).fits:
             return devices
+    one = MemoryQuestion(setup.shape, setup.device, setup.weights, setup.kv, 1, tokens)
+    enough = fewest_devices(one)
+    more = (
+        f"{enough.devices} of them hold it ({described(enough)})"
+        if enough is not None and enough.devices > available
+        else "name more devices, a larger one"
+    )
     raise ConfigurationError(
         f"{setup.shape.name} in {setup.weights.name} does not fit {available} x "
-        f"{setup.device.name}: name more devices, a larger one, or a narrower --precision; "
+        f"{setup.device.name}: {more}, or give a narrower --precision; "
         "`netgain plan memory` says what is short"
     )

@@ -1,10 +1,11 @@
 """`netgain plan spec`: what speculation gains at each depth and batch, and where it turns."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from netgain.cost.bounds import at_least_zero, count, fraction
+from netgain.cost.intensity import critical_tokens
 from netgain.cost.kv_bytes import kv_bytes_per_token
 from netgain.cost.layout import ONE_DEVICE
 from netgain.cost.model_shape import ModelShape
@@ -16,6 +17,8 @@ from netgain.cost.speculation import (
     batch_speed_up,
     best_depth,
     break_even_acceptance,
+    break_even_batch,
+    gaining_batches,
     rejected_tokens,
     tokens_per_iteration,
     tokens_per_iteration_measured,
@@ -37,6 +40,7 @@ from netgain.report.document import (
 )
 
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_DEEPEST: Final = 128
 _PADDED_ROWS: Final = 1024
 _LEVIATHAN: Final = "Leviathan et al., arXiv 2211.17192"
 
@@ -73,6 +77,8 @@ class SpecQuestion:
         count("batch", self.batch)
         count("context", self.context_tokens)
         count("deepest", self.deepest)
+        if max(self.depth, self.deepest) > _DEEPEST:
+            raise ConfigurationError(f"depth is {self.depth:,}: give 1 to {_DEEPEST} drafts")
         at_least_zero("draft_ratio", self.draft_ratio)
         at_least_zero("over_s", self.over_s)
         for batch in self.batches:
@@ -118,19 +124,9 @@ class _Times:
     def gain(self, batch: int, depth: int) -> float:
         return batch_speed_up(self._q.tokens(depth), depth, self.of(batch, depth))
 
-    def turn(self, depth: int) -> int | None:
-        """The first batch from which this depth gains nothing: doubling, then halving."""
-        if self.gain(1, depth) <= 1:
-            return 1
-        low, high = 1, 2
-        while self.gain(high, depth) > 1:
-            low, high = high, 2 * high
-            if high > 1 << 14:
-                return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.gain(middle, depth) > 1 else (low, middle)
-        return high
+    def at_depth(self, depth: int) -> Callable[[int], float]:
+        """S(B) of this depth."""
+        return lambda batch: self.gain(batch, depth)
 
     def _drafter(self) -> RooflineModel | None:
         q = self._q
@@ -148,7 +144,7 @@ def plan_spec(question: SpecQuestion) -> Report:
     times = _Times(question)
     gains = {d: times.gain(question.batch, d) for d in range(1, question.deepest + 1)}
     best, gain = max([(0, 1.0), *gains.items()], key=lambda pair: pair[1])
-    turn = times.turn(question.depth)
+    turn = break_even_batch(times.at_depth(question.depth))
     asked = gains.get(question.depth) or times.gain(question.batch, question.depth)
     sections = (
         _asked(question, times, best, gain),
@@ -157,6 +153,12 @@ def plan_spec(question: SpecQuestion) -> Report:
         _loses(question, times, turn),
     )
     verdict = [_answer(question, best, gain, asked)]
+    first = next(iter(gaining_batches(times.at_depth(question.depth))), 1)
+    if first > 1:
+        verdict.append(
+            f"Depth {question.depth} loses below a batch of about {first}: verifying few tokens "
+            "meets more experts than decoding them."
+        )
     if turn is not None:
         verdict.append(
             f"Depth {question.depth} turns into a loss from batch {turn} on at context "
@@ -341,6 +343,13 @@ def _loses(question: SpecQuestion, times: _Times, turn: int | None) -> Section:
     saturated = max(question.batches)
     asked = times.gain(saturated, question.depth)
     basis, source = question.setup.basis, question.setup.source
+    device, weights = question.setup.device, question.setup.weights
+    experts = question.setup.shape.experts
+    chosen = experts.top_k / experts.experts if experts else 1.0
+    rate = device.rate(weights.computes_in)[1].dense.value
+    bandwidth = device.bandwidth_bytes_s.value
+    ridge = critical_tokens(rate, bandwidth, weights.bytes, chosen)
+    of_experts = f" x {experts.experts} / {experts.top_k} experts" if experts else ""
     return Section(
         "When it loses",
         text=(
@@ -351,8 +360,13 @@ def _loses(question: SpecQuestion, times: _Times, turn: int | None) -> Section:
         ),
         figures=(
             Figure("break_even_batch", f"Batch from which depth {question.depth} loses", turn, "",
-                   basis, "smallest B with S(B) <= 1" if turn is not None
+                   basis, "from here on S(B) <= 1" if turn is not None
                    else "S(B) stays above 1 up to 16,384", source),
+            Figure("ridge_tokens", "Tokens a step at which arithmetic overtakes reading weights",
+                   ridge, "tokens", Basis.ASSUMED,
+                   f"{rate / 1e12:,.4g} TFLOPS x {weights.bytes:.4g} B / (2 x "
+                   f"{bandwidth / 1e12:.4g} TB/s){of_experts}",
+                   f"peaks; a batch verifies {question.depth + 1} tokens a sequence"),
             Figure("saturated_speed_up", f"Speed-up at batch {saturated}", asked, "ratio", basis,
                    f"E / ratio = {question.tokens(question.depth):.4g} / "
                    f"{times.of(saturated, question.depth).step_ratio(question.depth):.4g}", source),

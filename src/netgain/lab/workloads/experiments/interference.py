@@ -6,7 +6,7 @@ growing shares. In one pool their prefills share steps with the decoders.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from netgain.lab.record import RequestRecord
@@ -33,6 +33,14 @@ from netgain.report.document import (
     Series,
     Table,
 )
+
+_SEPARATE: Final = {
+    "1p-3d": "1 prefill to 3 decode",
+    "2p-2d": "2 prefill to 2 decode",
+    "3p-1d": "3 prefill to 1 decode",
+    "across-nodes": "across nodes",
+}
+"""Arms at as many devices as the one pool has; prefill and decode apart."""
 
 DECODER: Final = "decoder"
 SHORT: Final = "short"
@@ -62,12 +70,9 @@ class InterferenceSettings:
 def interference_experiment(settings: InterferenceSettings) -> Experiment:
     """The plan: one arm a share."""
     arms = tuple(_arm(settings, share) for share in settings.shares)
-    separate = Arm(
-        "separate-pools",
-        "prefill and decode in separate pools",
-        arms[-1].workload,
-        arms[-1].load,
-        unavailable=NO_POOLS,
+    separate = tuple(
+        replace(arms[-1], name=name, title=f"separate pools, {title}", unavailable=NO_POOLS)
+        for name, title in _SEPARATE.items()
     )
     return Experiment(
         "ttft",
@@ -78,7 +83,7 @@ def interference_experiment(settings: InterferenceSettings) -> Experiment:
             f"{settings.short_answer:,} out) at {settings.short_rate:g}/s in every arm; prompts of "
             f"{settings.long_prompt:,} tokens on top. Poisson arrivals, {settings.duration_s:g} s.",
         ),
-        (*arms, separate),
+        (*arms, *separate),
     )
 
 
@@ -202,7 +207,7 @@ def interference_report(
     return Report(
         experiment.title,
         (
-            Section("Arms", experiment.about, tables=(_table(arms),)),
+            Section("Arms", experiment.about, tables=(_table(arms), _decoders_table(arms))),
             Section(
                 "Beside a long prompt and apart from one",
                 (
@@ -217,7 +222,7 @@ def interference_report(
                 tables=(
                     Table(
                         "interference_not_available",
-                        "Not available",
+                        "Arms that were not run",
                         (Column("arm", "arm"), Column("reason", "why")),
                         missing,
                     ),
@@ -234,19 +239,22 @@ def interference_report(
 
 _COLUMNS: Final = (
     Column("arm", "arm"),
-    Column("long_share", "long prompts sent", "ratio", Basis.MEASURED),
+    Column("long_share", "long prompts sent", "fraction", Basis.MEASURED),
     Column("requests", "requests", basis=Basis.MEASURED),
     Column("errors", "errors", basis=Basis.MEASURED),
-    Column("tokens", "decoders' gaps", basis=Basis.MEASURED),
-    Column("itl_p50_s", "ITL p50", "s", Basis.MEASURED),
-    Column("itl_p95_s", "p95", "s", Basis.MEASURED),
-    Column("itl_p99_s", "p99", "s", Basis.MEASURED),
-    Column("itl_max_s", "max", "s", Basis.MEASURED),
-    Column("interference_s", "lost to prefills, a decoder", "s", Basis.CALIBRATED),
     Column("short_ttft_p50_s", "short TTFT p50", "s", Basis.MEASURED),
-    Column("short_ttft_p95_s", "p95", "s", Basis.MEASURED),
-    Column("short_ttft_p99_s", "p99", "s", Basis.MEASURED),
+    Column("short_ttft_p95_s", "short TTFT p95", "s", Basis.MEASURED),
+    Column("short_ttft_p99_s", "short TTFT p99", "s", Basis.MEASURED),
     Column("long_ttft_p50_s", "long TTFT p50", "s", Basis.MEASURED),
+)
+_DECODER_COLUMNS: Final = (
+    Column("arm", "arm"),
+    Column("tokens", "token gaps", basis=Basis.MEASURED),
+    Column("itl_p50_s", "ITL p50", "s", Basis.MEASURED),
+    Column("itl_p95_s", "ITL p95", "s", Basis.MEASURED),
+    Column("itl_p99_s", "ITL p99", "s", Basis.MEASURED),
+    Column("itl_max_s", "ITL max", "s", Basis.MEASURED),
+    Column("interference_s", "lost to prefills, a decoder", "s", Basis.CALIBRATED),
 )
 
 
@@ -257,12 +265,6 @@ def _table(arms: Sequence[_ArmFigures]) -> Table:
             "long_share": arm.share,
             "requests": len(arm.result.records),
             "errors": sum(record.failure is not None for record in arm.result.records),
-            "tokens": len(arm.gaps.all),
-            "itl_p50_s": percentile(arm.gaps.all, 50),
-            "itl_p95_s": percentile(arm.gaps.all, 95),
-            "itl_p99_s": percentile(arm.gaps.all, 99),
-            "itl_max_s": percentile(arm.gaps.all, 100),
-            "interference_s": interference_s(answered(arm.result.records, DECODER)),
             "short_ttft_p50_s": percentile(arm.short_ttft, 50),
             "short_ttft_p95_s": percentile(arm.short_ttft, 95),
             "short_ttft_p99_s": percentile(arm.short_ttft, 99),
@@ -270,7 +272,23 @@ def _table(arms: Sequence[_ArmFigures]) -> Table:
         }
         for arm in arms
     )
-    return Table("interference_arms", "Arms", _COLUMNS, rows)
+    return Table("interference_arms", "Time to first token by arm", _COLUMNS, rows)
+
+
+def _decoders_table(arms: Sequence[_ArmFigures]) -> Table:
+    rows = tuple(
+        {
+            "arm": arm.result.arm.title,
+            "tokens": len(arm.gaps.all),
+            "itl_p50_s": percentile(arm.gaps.all, 50),
+            "itl_p95_s": percentile(arm.gaps.all, 95),
+            "itl_p99_s": percentile(arm.gaps.all, 99),
+            "itl_max_s": percentile(arm.gaps.all, 100),
+            "interference_s": interference_s(answered(arm.result.records, DECODER)),
+        }
+        for arm in arms
+    )
+    return Table("interference_decoders", "Decoders' gaps between tokens", _DECODER_COLUMNS, rows)
 
 
 def _beside_table(arms: Sequence[_ArmFigures]) -> Table:
@@ -295,7 +313,7 @@ def _beside_table(arms: Sequence[_ArmFigures]) -> Table:
         }
         for arm in arms
     )
-    return Table("interference_beside", "Decoders' gaps between tokens", columns, rows)
+    return Table("interference_beside", "Gaps beside long prompts and apart", columns, rows)
 
 
 def _charts(arms: Sequence[_ArmFigures]) -> tuple[Chart, ...]:
@@ -311,7 +329,7 @@ def _charts(arms: Sequence[_ArmFigures]) -> tuple[Chart, ...]:
             series.append(Series(name, x, y, Mark.LINE))
         return tuple(series)
 
-    share = Axis("share of long prompts", "ratio")
+    share = Axis("share of long prompts", "fraction")
     return (
         Chart(
             "interference_itl",

@@ -28,6 +28,7 @@ from netgain.report.document import (
     Chart,
     Column,
     Figure,
+    Interval,
     Mark,
     Report,
     Section,
@@ -43,6 +44,9 @@ WARM_DISK: Final = "warm-disk"
 MIXED: Final = "mixed"
 SATURATED: Final = "saturated"
 SATURATED_LOAD: Final = "saturated-load"
+_NO_TIERS: Final = (
+    f"Bytes and seconds per tier, stores, promotions and prefetches: not available, {NO_TIER}."
+)
 _MIXED_SHARE: Final = 0.25
 _OVERFULL: Final = 2
 _MOST_PREFIXES: Final = 400
@@ -186,11 +190,16 @@ def kv_report(
         (
             Section("Arms", experiment.about, tables=(_arms_table(results, times),)),
             Section(
+                "Found and computed",
+                ("Tokens; a hit is what the server found in its cache.", _NO_TIERS),
+                tables=(_hits_table(results), _server_table(results)),
+            ),
+            Section(
                 "What it saved, what it cost",
                 figures=tuple(figure for _, figures in comparisons for figure in figures)
                 + _quality(by_name),
             ),
-            Section("Where the time went", tables=(_stages_table(results),)),
+            _stages(results),
             Section("Time to first token", charts=_charts(results, times)),
             Section("Not available", tables=(_missing_table(experiment, by_name),)),
         ),
@@ -206,17 +215,23 @@ _ARM_COLUMNS: Final = (
     Column("requests", "requests", basis=Basis.MEASURED),
     Column("errors", "errors", basis=Basis.MEASURED),
     Column("ttft_p50_s", "TTFT p50", "s", Basis.MEASURED),
-    Column("ttft_p95_s", "p95", "s", Basis.MEASURED),
-    Column("ttft_p99_s", "p99", "s", Basis.MEASURED),
-    Column("full_prefill_tokens", "full prefill", "tokens", Basis.MEASURED),
-    Column("suffix_prefill_tokens", "suffix prefill", "tokens", Basis.MEASURED),
-    Column("request_hit_rate", "request hits", "ratio", Basis.MEASURED),
-    Column("token_hit_rate", "token hits", "ratio", Basis.MEASURED),
-    Column("hit_tokens", "tokens found", "tokens", Basis.MEASURED),
-    Column("hit_length_p50", "hit length p50", "tokens", Basis.MEASURED),
-    Column("prefill_tokens", "prefilled (server)", "tokens", Basis.MEASURED),
+    Column("ttft_p95_s", "TTFT p95", "s", Basis.MEASURED),
+    Column("ttft_p99_s", "TTFT p99", "s", Basis.MEASURED),
+)
+_HIT_COLUMNS: Final = (
+    Column("arm", "arm"),
+    Column("request_hit_rate", "request hits", "fraction", Basis.MEASURED),
+    Column("token_hit_rate", "token hits", "fraction", Basis.MEASURED),
+    Column("hit_tokens", "tokens found", basis=Basis.MEASURED),
+    Column("hit_length_p50", "hit length p50", basis=Basis.MEASURED),
+    Column("full_prefill_tokens", "full prefill", basis=Basis.MEASURED),
+    Column("suffix_prefill_tokens", "suffix prefill", basis=Basis.MEASURED),
+)
+_SERVER_COLUMNS: Final = (
+    Column("arm", "arm"),
+    Column("prefill_tokens", "tokens prefilled", basis=Basis.MEASURED),
+    Column("recomputed_tokens", "recomputed after a preemption", basis=Basis.MEASURED),
     Column("evicted_blocks", "blocks evicted", basis=Basis.MEASURED),
-    Column("recomputed_tokens", "recomputed", "tokens", Basis.MEASURED),
 )
 
 
@@ -224,14 +239,24 @@ def _arms_table(results: Sequence[ArmResult], times: Mapping[str, Sequence[float
     rows: list[Mapping[str, Cell]] = []
     for result in results:
         ttft = times[result.arm.name]
-        row: dict[str, Cell] = {
-            "arm": result.arm.title,
-            "requests": len(result.records),
-            "errors": len(result.records) - len(ttft),
-            "ttft_p50_s": percentile(ttft, 50),
-            "ttft_p95_s": percentile(ttft, 95),
-            "ttft_p99_s": percentile(ttft, 99),
-        }
+        rows.append(
+            {
+                "arm": result.arm.title,
+                "requests": len(result.records),
+                "errors": len(result.records) - len(ttft),
+                "ttft_p50_s": percentile(ttft, 50),
+                "ttft_p95_s": percentile(ttft, 95),
+                "ttft_p99_s": percentile(ttft, 99),
+            }
+        )
+    return Table("kv_arms", "Time to first token by arm", _ARM_COLUMNS, tuple(rows))
+
+
+def _hits_table(results: Sequence[ArmResult]) -> Table:
+    """What was found and what was computed, as the server's usage says of each request."""
+    rows: list[Mapping[str, Cell]] = []
+    for result in results:
+        row: dict[str, Cell] = {"arm": result.arm.title}
         hits = hits_of(result.records)
         if hits is not None:
             row |= {
@@ -242,6 +267,15 @@ def _arms_table(results: Sequence[ArmResult], times: Mapping[str, Sequence[float
                 "hit_tokens": hits.token_hits,
                 "hit_length_p50": percentile(hits.lengths, 50),
             }
+        rows.append(row)
+    return Table("kv_hits", "Prompt tokens found and computed", _HIT_COLUMNS, tuple(rows))
+
+
+def _server_table(results: Sequence[ArmResult]) -> Table:
+    """The server's own counters over the arm, without its warm-up."""
+    rows: list[Mapping[str, Cell]] = []
+    for result in results:
+        row: dict[str, Cell] = {"arm": result.arm.title}
         if result.counted is not None:
             row |= {
                 "prefill_tokens": result.counted.prefill_tokens,
@@ -249,12 +283,16 @@ def _arms_table(results: Sequence[ArmResult], times: Mapping[str, Sequence[float
                 "recomputed_tokens": result.counted.recomputed_tokens,
             }
         rows.append(row)
-    return Table("kv_arms", "Arms", _ARM_COLUMNS, tuple(rows))
+    return Table("kv_server", "The server's own counters", _SERVER_COLUMNS, tuple(rows))
 
 
-def _stages_table(results: Sequence[ArmResult]) -> Table:
+def _stages(results: Sequence[ArmResult]) -> Section:
     """Mean seconds a request in each ledger stage, where the server gave its ledger."""
     means = {result.arm.title: stage_seconds(result.records) for result in results}
+    if not any(means.values()):
+        return Section(
+            "Where the time went", ("By stage: not available, the server offered no ledger.",)
+        )
     stages = list(dict.fromkeys(stage for mean in means.values() for stage in mean))
     columns = (
         Column("arm", "arm"),
@@ -265,7 +303,8 @@ def _stages_table(results: Sequence[ArmResult]) -> Table:
         for arm, mean in means.items()
         if mean
     )
-    return Table("kv_stages", "Mean time of a request by ledger stage", columns, rows)
+    table = Table("kv_stages", "Mean time of a request by ledger stage", columns, rows)
+    return Section("Where the time went", tables=(table,))
 
 
 _COMPARED: Final = (
@@ -296,6 +335,7 @@ def _comparisons(
             "ratio",
             Basis.MEASURED,
             arithmetic=f"median of {len(times[name])} / median of {len(times[other])}",
+            interval=Interval(ratio.low, ratio.high),
         )
         found.append((text, (figure,)))
     return found
@@ -332,7 +372,7 @@ def _quality(by_name: Mapping[str, ArmResult]) -> tuple[Figure, ...]:
                     f"equal_answers_{name}".replace("-", "_"),
                     f"answers of {name} equal to those of {base.arm.name}",
                     same / len(known),
-                    "ratio",
+                    "fraction",
                     Basis.MEASURED,
                     arithmetic=f"{same} of {len(known)}",
                 )
@@ -361,7 +401,7 @@ def _charts(
             "kv_ttft_cdf",
             "Time to first token",
             Axis("TTFT", "s"),
-            Axis("share of requests", "ratio"),
+            Axis("share of requests", "fraction"),
             tuple(series),
         )
     ]
@@ -371,7 +411,7 @@ def _charts(
                 "kv_hit_lengths",
                 "Length of hits",
                 Axis("tokens found", "tokens"),
-                Axis("share of requests with a hit", "ratio"),
+                Axis("share of requests with a hit", "fraction"),
                 tuple(lengths),
             )
         )
@@ -385,7 +425,10 @@ def _missing_table(experiment: Experiment, by_name: Mapping[str, ArmResult]) -> 
         if arm.name not in by_name
     )
     return Table(
-        "kv_not_available", "Not available", (Column("arm", "arm"), Column("reason", "why")), rows
+        "kv_not_available",
+        "Arms that were not run",
+        (Column("arm", "arm"), Column("reason", "why")),
+        rows,
     )
 
 
