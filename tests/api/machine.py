@@ -1,5 +1,6 @@
 """Who uses this machine's cores: tests of time need to know whether it was theirs."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -20,6 +21,20 @@ def used_s(pid: int) -> float:
     process = psutil.Process(pid)
     family = [process, *process.children(recursive=True)]
     return float(sum(sum(member.cpu_times()[:2]) for member in family))
+
+
+class Neighbours:
+    """Who else was busy since this was made: cores, less this process's and its children's."""
+
+    def __init__(self) -> None:
+        self._began_s, self._busy_s = time.monotonic(), busy_s()
+        self._ours_s = used_s(os.getpid())
+
+    def cores(self) -> float:
+        """On average until now."""
+        seconds = time.monotonic() - self._began_s
+        others_s = busy_s() - self._busy_s - used_s(os.getpid()) + self._ours_s
+        return others_s / seconds
 
 
 class Echo:

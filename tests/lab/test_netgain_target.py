@@ -10,6 +10,7 @@ from netgain.lab.conversation import Conversation, Turn
 from netgain.lab.load_plan import ClosedLoad, Ended, LoadPlan
 from netgain.lab.target_check import find_target
 from netgain.ledger.record import LedgerJSON
+from tests.api.machine import Echo, Neighbours
 from tests.api.serving import serving
 from tests.lab.scripted import load
 from tests.tiny_served import write_tiny_served
@@ -64,7 +65,15 @@ def test_what_four_clients_see_is_what_the_ledger_says_but_for_network_and_clien
 
         # Whoever else uses this machine's cores only adds: a fault of ours is in every round.
         rounds = (round_of(number) for number in range(8))
-        compared = next((one for one in rounds if _agrees(one)), None)
+        with Echo() as echo:
+            neighbours = Neighbours()
+            compared = next((one for one in rounds if _agrees(one)), None)
+            others_cores = neighbours.cores()
+            echoes_s = [echo.round_trip_s() for _ in range(200)]
+    if compared is None and others_cores > 0.1:
+        pytest.skip(f"not one of 8 rounds agreed beside {others_cores:.1f} busy cores")
+    if compared is None and max(echoes_s) > 0.005:
+        pytest.skip(f"an echo between idle processes took up to {max(echoes_s) * 1e3:.1f} ms")
     assert compared is not None, "not one of 8 rounds agreed"
     named_s = sum(compared.stage_s.values()) + compared.other_s
     assert named_s == pytest.approx(compared.ledger_e2e_s, abs=1e-3)

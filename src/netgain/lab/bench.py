@@ -1,11 +1,10 @@
 """One run against one server: prompts, cache, load and records put together."""
 
-import dataclasses
 import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -166,7 +165,7 @@ class Bench:
                 unwritten=observer.unwritten,
             )
             observer.end(done.end)
-        return dataclasses.replace(done, unwritten=observer.unwritten)
+        return done
 
     def capacity_tokens(self) -> int | None:
         """What the server's KV pool holds; None where it does not say."""
@@ -307,24 +306,23 @@ class _Observer:
     def record(self, record: RequestRecord) -> None:
         """One more."""
         self._records.append(record)
-        self._write(lambda writer: writer.add(record))
+        if self._writer is None:
+            return
+        try:
+            self._writer.add(record)
+        except RunFileError as error:
+            self.unwritten = f"{error}, from record {len(self._records)} on"
+            self._writer = None
 
     def end(self, end: RunEnd) -> None:
         """Nothing more follows."""
-        self._write(lambda writer: writer.end(end))
+        if self._writer is not None:
+            with suppress(RunFileError):  # whoever reads it is told that the end is missing
+                self._writer.end(end)
 
     def progress(self, progress: LoadProgress) -> None:
         """To whoever shows it."""
         self._on_progress(progress)
-
-    def _write(self, line: Callable[[RunWriter], None]) -> None:
-        if self._writer is None:
-            return
-        try:
-            line(self._writer)
-        except RunFileError as error:
-            self.unwritten = f"{error}, from record {len(self._records)} on"
-            self._writer = None
 
 
 class _Silent:

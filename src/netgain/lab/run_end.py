@@ -10,7 +10,7 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
 
     `cache_held`: whether the declared state of the cache held, None where that cannot be known;
     `cache_text` with what was counted. `notes` are for the reader: what was left out, how lengths
-    were counted. `unwritten` says why not all records are in the run's file, where they are not.
+    were counted. `unwritten`: from where on records are missing in the file, and why.
     """
 
     ended: Ended

@@ -8,7 +8,12 @@ from netgain.lab.record import ErrorKind, Failure, RequestRecord, TokenEvent, Us
 from netgain.lab.run_header import CacheState, LoadKind
 from netgain.lab.workloads.cache_counters import CacheCounters
 from netgain.lab.workloads.cache_state import CacheVerdict
-from netgain.lab.workloads.experiments.arm_statistics import hits_of, median_ratio, stage_seconds
+from netgain.lab.workloads.experiments.arm_statistics import (
+    hits_of,
+    median_ratio,
+    percentile_ratio,
+    stage_seconds,
+)
 from netgain.lab.workloads.experiments.interference import (
     DECODER,
     LONG,
@@ -323,9 +328,10 @@ def test_the_report_compares_with_the_arm_without_long_prompts() -> None:
     report = interference_report(plan, [ArmResult(none, calm), ArmResult(some, busy)], {})
     (said,) = report.verdict
     assert said == (
-        "25% long prompts: the decoders' ITL p99 is 4.00 x and the short requests' TTFT p95 "
-        "4.00 x that without long prompts."
+        "25% long prompts: the decoders' ITL p99 is 4.00 x (95 % interval 4.00 to 4.00) and the "
+        "short requests' TTFT p95 4.00 x (95 % interval 4.00 to 4.00) that without long prompts."
     )
+    assert report.figure("itl_p99_ratio_long_0_25").value == pytest.approx(4.0)
     shown = row(report, "interference_arms", "25% long prompts")
     assert shown["long_share"] == pytest.approx(0.2)
     shown = row(report, "interference_decoders", "25% long prompts")
@@ -361,3 +367,14 @@ def test_both_reports_fit_a_hundred_columns() -> None:
         text = report_text(report, width=100)
         assert max(len(line) for line in text.splitlines()) <= 100
         assert text.count("cache on, cold") in (0, 3)  # one line of each table, and no more
+
+
+def test_a_ratio_of_percentiles_draws_requests_and_not_their_values() -> None:
+    same = [[1.0] * 50 for _ in range(20)]
+    one_slow = [[1.0] * 50 for _ in range(19)] + [[5.0] * 50]
+    found = percentile_ratio(one_slow, same, 99)
+    assert found is not None
+    # One slow request of twenty is often not drawn at all: its fifty values say little.
+    assert (found.value, found.low, found.high) == (5.0, 1.0, 5.0)
+    assert percentile_ratio([[]], same, 99) is None
+    assert percentile_ratio(same, [[0.0]], 99) is None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from netgain.lab.record import RequestRecord
 
@@ -119,7 +120,7 @@ def _ledger(record: RequestRecord) -> _Ledger | None:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Of two medians, with a 95 % bootstrap interval."""
+    """Of two percentiles, with a 95 % bootstrap interval."""
 
     value: float
     low: float
@@ -142,3 +143,36 @@ def median_ratio(
     bottoms = np.median(bottom[rng.integers(0, len(bottom), (draws, len(bottom)))], axis=1)
     low, high = np.percentile(tops / np.maximum(bottoms, 1e-12), [2.5, 97.5])
     return Ratio(float(np.median(top)) / below, float(low), float(high))
+
+
+def percentile_ratio(
+    numerator: Sequence[Sequence[float]],
+    denominator: Sequence[Sequence[float]],
+    q: float,
+    draws: int = 400,
+) -> Ratio | None:
+    """Of the pooled values' percentiles. Each inner sequence is one request's: requests are drawn,
+    since values of one request are not independent. None where either has no values, or the
+    denominator's percentile is 0.
+    """
+    tops = [np.asarray(values, dtype=np.float64) for values in numerator if len(values)]
+    bottoms = [np.asarray(values, dtype=np.float64) for values in denominator if len(values)]
+    if not tops or not bottoms:
+        return None
+    below = float(np.percentile(np.concatenate(bottoms), q))
+    if below <= 0:
+        return None
+    rng = np.random.default_rng(0)
+    drawn = [
+        _drawn_percentile(tops, q, rng) / max(_drawn_percentile(bottoms, q, rng), 1e-12)
+        for _ in range(draws)
+    ]
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return Ratio(float(np.percentile(np.concatenate(tops), q)) / below, float(low), float(high))
+
+
+def _drawn_percentile(
+    requests: Sequence[npt.NDArray[np.float64]], q: float, rng: np.random.Generator
+) -> float:
+    chosen = rng.integers(0, len(requests), len(requests))
+    return float(np.percentile(np.concatenate([requests[i] for i in chosen]), q))

@@ -7,15 +7,18 @@ growing shares. In one pool their prefills share steps with the decoders.
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from netgain.lab.record import RequestRecord
 from netgain.lab.run_header import LoadKind
 from netgain.lab.workloads.distribution import Fixed
 from netgain.lab.workloads.experiments.arm_statistics import (
+    Ratio,
     answered,
     interference_s,
     percentile,
+    percentile_ratio,
     ttft_s,
 )
 from netgain.lab.workloads.experiments.plan import NO_POOLS, Arm, ArmLoad, ArmResult, Experiment
@@ -27,6 +30,8 @@ from netgain.report.document import (
     Cell,
     Chart,
     Column,
+    Figure,
+    Interval,
     Mark,
     Report,
     Section,
@@ -157,6 +162,16 @@ def token_gaps(records: Sequence[RequestRecord]) -> TokenGaps:
     return TokenGaps(tuple(beside), tuple(apart))
 
 
+def _gaps_of(decoder: RequestRecord) -> list[float]:
+    """One a token."""
+    gaps: list[float] = []
+    for event, following in pairwise(decoder.events):
+        if following.tokens:
+            gap = (following.at_s - event.at_s) / following.tokens
+            gaps.extend([gap] * following.tokens)
+    return gaps
+
+
 def _merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Spans without overlap, in order."""
     merged: list[tuple[float, float]] = []
@@ -174,6 +189,7 @@ class _ArmFigures:
 
     result: ArmResult
     gaps: TokenGaps
+    gaps_by_request: list[list[float]]
     short_ttft: list[float]
     long_ttft: list[float]
 
@@ -182,6 +198,7 @@ class _ArmFigures:
         return cls(
             result,
             token_gaps(result.records),
+            [_gaps_of(record) for record in answered(result.records, DECODER)],
             [ttft_s(record) for record in answered(result.records, SHORT)],
             [ttft_s(record) for record in answered(result.records, LONG)],
         )
@@ -198,6 +215,7 @@ def interference_report(
 ) -> Report:
     """What came out; arms without a result are listed with the reason."""
     arms = [_ArmFigures.of(result) for result in results]
+    found = _comparisons(arms)
     ran = {result.arm.name for result in results}
     missing = tuple(
         {"arm": arm.title, "reason": arm.unavailable or "was not run"}
@@ -208,6 +226,10 @@ def interference_report(
         experiment.title,
         (
             Section("Arms", experiment.about, tables=(_table(arms), _decoders_table(arms))),
+            Section(
+                "Against no long prompts",
+                figures=tuple(figure for one in found for figure in one.figures()),
+            ),
             Section(
                 "Beside a long prompt and apart from one",
                 (
@@ -229,7 +251,7 @@ def interference_report(
                 ),
             ),
         ),
-        verdict=_verdict(arms),
+        verdict=_verdict(arms, found),
         warnings=tuple(
             f"{result.arm.title}: {note}" for result in results for note in result.notes
         ),
@@ -348,22 +370,68 @@ def _charts(arms: Sequence[_ArmFigures]) -> tuple[Chart, ...]:
     )
 
 
-def _verdict(arms: Sequence[_ArmFigures]) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """An arm against the one without long prompts; None where there is nothing to compare."""
+
+    arm: _ArmFigures
+    itl: Ratio | None
+    ttft: Ratio | None
+
+    def sentence(self) -> str:
+        return (
+            f"{self.arm.result.arm.title}: the decoders' ITL p99 is {_times(self.itl)} and the "
+            f"short requests' TTFT p95 {_times(self.ttft)} that without long prompts."
+        )
+
+    def figures(self) -> list[Figure]:
+        name, title = self.arm.result.arm.name, self.arm.result.arm.title
+        key = name.replace("-", "_").replace(".", "_")
+        return [
+            Figure(
+                f"{latency}_ratio_{key}",
+                f"{label}, {title} / none",
+                ratio.value,
+                "ratio",
+                Basis.MEASURED,
+                interval=Interval(ratio.low, ratio.high),
+            )
+            for latency, label, ratio in (
+                ("itl_p99", "ITL p99", self.itl),
+                ("ttft_p95", "short TTFT p95", self.ttft),
+            )
+            if ratio is not None
+        ]
+
+
+def _comparisons(arms: Sequence[_ArmFigures]) -> list[_Comparison]:
     without = next((arm for arm in arms if not arm.long_ttft), None)
     if without is None:
-        return ("No comparison: the arm without long prompts gave no result.",)
-    found = []
-    for arm in arms:
-        if arm is without:
-            continue
-        itl = _times(percentile(arm.gaps.all, 99), percentile(without.gaps.all, 99))
-        ttft = _times(percentile(arm.short_ttft, 95), percentile(without.short_ttft, 95))
-        found.append(
-            f"{arm.result.arm.title}: the decoders' ITL p99 is {itl} and the short requests' "
-            f"TTFT p95 {ttft} that without long prompts."
+        return []
+    return [
+        _Comparison(
+            arm,
+            percentile_ratio(arm.gaps_by_request, without.gaps_by_request, 99),
+            percentile_ratio(_each(arm.short_ttft), _each(without.short_ttft), 95),
         )
-    return tuple(found) or ("No comparison: only the arm without long prompts was run.",)
+        for arm in arms
+        if arm is not without
+    ]
 
 
-def _times(value: float | None, base: float | None) -> str:
-    return "unknown beside" if value is None or not base else f"{value / base:.2f} x"
+def _each(values: Sequence[float]) -> list[tuple[float]]:
+    return [(value,) for value in values]
+
+
+def _verdict(arms: Sequence[_ArmFigures], found: Sequence[_Comparison]) -> tuple[str, ...]:
+    if all(arm.long_ttft for arm in arms):
+        return ("No comparison: the arm without long prompts gave no result.",)
+    if not found:
+        return ("No comparison: only the arm without long prompts was run.",)
+    return tuple(comparison.sentence() for comparison in found)
+
+
+def _times(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return "unknown beside"
+    return f"{ratio.value:.2f} x (95 % interval {ratio.low:.2f} to {ratio.high:.2f})"
