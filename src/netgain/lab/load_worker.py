@@ -194,7 +194,7 @@ class Worker(asyncio.Protocol):
             await asyncio.sleep(_PULSE_S)
 
     def _say(self, message: FromWorker) -> None:
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(_encode(message) + b"\n")
 
 

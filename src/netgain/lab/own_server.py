@@ -24,12 +24,16 @@ class OwnServerError(NetgainError):
 
 @contextmanager
 def own_server(model: str, flags: Sequence[str] = ()) -> Iterator[str]:
-    """Its URL, once it is ready; it ends with the block. Raises `OwnServerError`."""
+    """Its URL, once it is ready; it ends with the block, and with this process if that is killed.
+
+    Raises `OwnServerError`.
+    """
     port = _free_port()
-    command = [sys.executable, "-m", "netgain", "serve", "--model", model, "--port", str(port)]
+    command = [sys.executable, "-m", "netgain.lab.tied_server", "--model", model]
+    command += ["--port", str(port)]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            [*command, *flags], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            [*command, *flags], stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
         )
         url = f"http://127.0.0.1:{port}"
         try:
@@ -50,6 +54,8 @@ def own_server(model: str, flags: Sequence[str] = ()) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
 
 
 class _NotReadyError(Exception):
@@ -62,7 +68,7 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str) -> None:
         if process.poll() is not None:
             raise _NotReadyError(f"it ended with {process.returncode}")
         try:
-            if httpx.get(f"{url}/ready", timeout=2.0).is_success:
+            if httpx.get(f"{url}/ready", timeout=2.0, trust_env=False).is_success:
                 return
         except httpx.HTTPError:
             pass

@@ -69,6 +69,7 @@ def run_and_show(
     plot: bool,
 ) -> None:
     """Runs every arm that can be run, then shows the report; exits with 1 where one failed."""
+    from netgain.cli.bench.interrupt import terminated_as_interrupted
     from netgain.cli.bench.live import LiveLine
     from netgain.cli.bench.show import check_places, show
     from netgain.lab.experiment_run import run_experiment
@@ -77,7 +78,7 @@ def run_and_show(
     if server.url is not None:
         experiment = experiment.on_given_server()
     results: list[ArmResult] = []
-    with LiveLine() as line:
+    with LiveLine() as line, terminated_as_interrupted():
 
         def announce(arm: "Arm") -> "OnProgress":
             line.label = arm.title

@@ -42,6 +42,7 @@ def kv(
       netgain bench kv http://127.0.0.1:8000 --prefix 512 -n 20 --html kv.html
     """
     from netgain.cli.bench.experiment import Server, run_and_show
+    from netgain.cli.bench.interrupt import terminated_as_interrupted
     from netgain.lab.workloads.experiments.kv_cache import KVSettings, kv_experiment, kv_report
 
     server = Server(url, model, tokenizer)
@@ -51,7 +52,7 @@ def kv(
         longest = prefix + suffix + answer + _ROOM_TOKENS
         small = ("--kv-memory", small_pool, "--max-model-len", str(longest))
     # Asked before, since how many prefixes overfill the pool depends on it.
-    with server.bench(small) as bench:
+    with terminated_as_interrupted(), server.bench(small) as bench:
         capacity = bench.capacity_tokens()
     settings = KVSettings(
         prefix_tokens=prefix,
