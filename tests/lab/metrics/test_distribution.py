@@ -50,6 +50,12 @@ def test_a_single_value_has_no_interval() -> None:
     assert (found.p99.low, found.p99.high, found.mean.low) == (None, None, None)
 
 
+def test_the_interval_of_a_mean_time_does_not_reach_below_nothing() -> None:
+    found = distribution(np.array([0.01, 0.01, 0.01, 5.0]), np.arange(4.0), TimeBlocks(0, 4, 4))
+    assert found is not None
+    assert found.mean.low == 0.0
+
+
 def test_token_weights_count_a_value_as_often_as_its_tokens() -> None:
     found = distribution(
         np.array([1.0, 2.0]), np.array([0.0, 1.0]), TimeBlocks(0, 2, 2), np.array([9.0, 1.0])

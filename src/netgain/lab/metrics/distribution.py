@@ -132,7 +132,8 @@ def _mean(values: FloatArray, weights: FloatArray, block_of: IntArray) -> Estima
     )
     alone = math.sqrt(float((weights**2) @ (values - mean) ** 2)) / total
     half = t_quantile((1 + LEVEL) / 2, degrees) * max(error, alone)
-    return Estimate(mean, mean - half, mean + half)
+    # Times have no mean below nothing, however far apart few blocks are.
+    return Estimate(mean, max(min(0.0, mean), mean - half), mean + half)
 
 
 def _percentiles(
