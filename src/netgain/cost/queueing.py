@@ -30,11 +30,6 @@ class Service:
         return cls(mean, variance / mean**2)
 
 
-def in_system(rate_per_s: float, time_s: float) -> float:
-    """Little: requests in the system = rate x time each spends there."""
-    return at_least_zero("rate_per_s", rate_per_s) * at_least_zero("time_s", time_s)
-
-
 def utilisation(rate_per_s: float, service: Service, servers: int = 1) -> float:
     """Share of time the servers work: rate x mean / servers. From 1 on the queue grows for ever."""
     return at_least_zero("rate_per_s", rate_per_s) * service.mean_s / count("servers", servers)
@@ -81,19 +76,3 @@ def wait_quantile_s(rate_per_s: float, service: Service, share: float, servers: 
     if 1 - share >= waits:
         return 0.0
     return waiting_s(rate_per_s, service, servers) / waits * math.log(waits / (1 - share))
-
-
-def closed_loop_rate_per_s(
-    users: int, ttft_s: float, output_tokens: int, tpot_s: float, think_s: float = 0.0
-) -> float:
-    """Requests/s of users who each wait for their answer: N / (think + TTFT + (n - 1) TPOT)."""
-    count("users", users)
-    count("output_tokens", output_tokens)
-    e2e_s = positive("ttft_s", ttft_s) + (output_tokens - 1) * at_least_zero("tpot_s", tpot_s)
-    return users / (at_least_zero("think_s", think_s) + e2e_s)
-
-
-def servers_needed(rate_per_s: float, service: Service, target_utilisation: float) -> int:
-    """Servers that keep utilisation at or below the target."""
-    work = at_least_zero("rate_per_s", rate_per_s) * service.mean_s
-    return max(1, math.ceil(work / positive("target_utilisation", target_utilisation) - 1e-9))

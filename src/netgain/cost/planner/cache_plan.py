@@ -15,6 +15,8 @@ from netgain.cost.tiers import (
     break_even_tokens,
     codec_break_even_bytes_per_s,
     coded_s,
+    distinct_items,
+    infinite_cache_hit_rate,
     layer_pipelined_s,
     least_useful_bytes_per_s,
     race_s,
@@ -283,6 +285,8 @@ def _hit_rates(q: CacheQuestion, p: _Parts, random: float, aware: float, warm: f
         for capacity in capacities
     )
     queried = q.prefix_tokens + q.suffix_tokens
+    distinct = distinct_items(zipf(q.prefixes, q.exponent), q.requests)
+    most = infinite_cache_hit_rate(distinct, q.requests)
     expected = random * warm + (1 - random) * p.full_s
     return Section(
         "How often a hit comes",
@@ -295,6 +299,9 @@ def _hit_rates(q: CacheQuestion, p: _Parts, random: float, aware: float, warm: f
                    basis, "sum of p (1 - exp(-p T_C)), each first request a miss", "Che"),
             Figure("request_hit_rate_by_prefix", "Requests that hit, routed by prefix", aware,
                    "fraction", basis, "one cache of all replicas' capacity", "Che"),
+            Figure("most_hit_rate", "Most that a cache of any size can hit", most, "fraction",
+                   Basis.ASSUMED, f"1 - {distinct:,.0f} different prefixes / {q.requests:,} "
+                   "requests", "each misses once"),
             Figure("token_hit_rate", "Tokens that hit, routed at random",
                    random * q.prefix_tokens / queried, "fraction", basis,
                    f"{random:.4g} x {q.prefix_tokens:,} / {queried:,}",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeAlias
 
 from netgain.cost.bounds import count, fraction, positive
@@ -22,7 +23,12 @@ from netgain.cost.disaggregation import (
     unified_pool,
 )
 from netgain.cost.kv_bytes import kv_copies
-from netgain.cost.kv_transfer import descriptors, handoff_s, visible_by_layer_s
+from netgain.cost.kv_transfer import (
+    descriptors,
+    handoff_s,
+    visible_by_chunk_s,
+    visible_by_layer_s,
+)
 from netgain.cost.planner.setup import Setup
 from netgain.cost.planner.step_words import step_words
 from netgain.cost.queueing import Service, wait_quantile_s
@@ -94,6 +100,8 @@ class _Parts:
     records: int
     transfer_s: float
     visible_s: float
+    by_chunk_s: float
+    chunks: int
     link_use: float
     prefill_per_s: float
     decode_per_s: float
@@ -157,6 +165,12 @@ def _parts(q: PDQuestion) -> _Parts:
     kv = q.setup.kv_bytes(q.prompt_tokens)
     records = descriptors(q.prompt_tokens, q.block_tokens, q.setup.shape.layers, q.joined_layers)
     moved = handoff_s(kv, q.link_bytes_per_s, q.descriptor_s, records)
+    whole, rest = divmod(q.prompt_tokens, q.chunk_tokens)
+    chunks = [q.chunk_tokens] * whole + [rest] * (rest > 0)
+    chunk_s = [
+        prefill_s(steps, sum_before, tokens)
+        for tokens, sum_before in zip(chunks, accumulate([0, *chunks]), strict=False)
+    ]
     # Every prefill instance has its own way out: the traffic of each is what its link carries.
     per_link = min(q.rate_per_s / max(1, q.instances // 2), 1 / prefill)
     use = f"{kv:,} B x {per_link:.4g}/s / {q.link_bytes_per_s / 1e9:.4g} GB/s"
@@ -167,6 +181,8 @@ def _parts(q: PDQuestion) -> _Parts:
         records,
         moved,
         visible_by_layer_s(moved, prefill, q.setup.shape.layers),
+        visible_by_chunk_s(moved, chunk_s, chunks),
+        len(chunks),
         link_use(kv, per_link, q.link_bytes_per_s),
         prefill_rate_per_s(prefill),
         decode_rate_per_s(q.batch, step, q.output_tokens),
@@ -241,6 +257,10 @@ def _handoff(q: PDQuestion, p: _Parts) -> Section:
             Figure("visible_handoff_s", "Of it visible under layer overlap", p.visible_s, "s",
                    basis, f"max({p.transfer_s * 1e3:.4g} / {q.setup.shape.layers}, "
                    f"{p.transfer_s * 1e3:.4g} - {p.prefill_s * 1e3:.4g} x (L - 1) / L) ms", source),
+            Figure("visible_by_chunk_s", f"Visible if sent by chunks of {q.chunk_tokens:,}",
+                   p.by_chunk_s, "s", basis,
+                   f"{p.chunks} chunks, each sent once it is made and the link is free; the last "
+                   "hides behind nothing", source),
             Figure("link_use", "Use of a prefill instance's link", p.link_use, "fraction", basis,
                    p.use_words,
                    "SPEC 11: 1.2 GiB x 8/s over 12 GiB/s is 80 %"),
@@ -270,6 +290,7 @@ def _rows(q: PDQuestion, p: _Parts) -> list[dict[str, Cell]]:
             "bound": f"chunks of {chunk}",
             "ttft": ttft,
             "itl": itl,
+            "itl_mean": pool.mean_itl_s,
             "idle": None,
             "goodput": _goodput(q, pool.requests_per_s, together),
         }
@@ -290,6 +311,7 @@ def _rows(q: PDQuestion, p: _Parts) -> list[dict[str, Cell]]:
                 "bound": rates.bound_by,
                 "ttft": ttft,
                 "itl": itl,
+                "itl_mean": p.step_s,
                 "idle": rates.idle,
                 "goodput": _goodput(q, rates.requests_per_s, apart),
             }
@@ -334,6 +356,7 @@ def _compared(q: PDQuestion, rows: list[dict[str, Cell]]) -> Section:
                     Column("bound", "Bound by"),
                     Column("ttft", "TTFT p95", "s", basis),
                     Column("itl", "ITL p95", "s", basis),
+                    Column("itl_mean", "ITL mean", "s", basis),
                     Column("idle", "Idle at most rate", "fraction", basis),
                     Column("goodput", "Within both SLOs", "requests/s", basis),
                 ),
