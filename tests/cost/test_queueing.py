@@ -48,6 +48,15 @@ def test_the_chance_to_wait_is_a_chance_and_falls_with_servers(load: float, serv
     assert erlang_c(load * (servers + 1), servers + 1) <= chance + 1e-12
 
 
+@given(st.floats(0.05, 0.999), st.integers(1, 3000))
+def test_the_chance_to_wait_is_that_of_the_recursion(load: float, servers: int) -> None:
+    offered, blocked = load * servers, 1.0
+    for server in range(1, servers + 1):
+        blocked = offered * blocked / (server + offered * blocked)
+    expected = blocked / (1 - load + load * blocked)
+    assert erlang_c(offered, servers) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
 def test_one_server_makes_an_arrival_wait_as_often_as_it_is_busy() -> None:
     assert erlang_c(0.7, 1) == pytest.approx(0.7)
 

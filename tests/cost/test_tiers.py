@@ -129,6 +129,15 @@ def test_an_infinite_cache_misses_each_item_once() -> None:
         infinite_cache_hit_rate(101, 100)
 
 
+@given(st.integers(2, 400), st.floats(0, 2.0), st.floats(0.01, 0.999))
+def test_what_a_cache_holds_after_its_characteristic_time_is_its_capacity(
+    items: int, exponent: float, share: float
+) -> None:
+    popularity = zipf(items, exponent)
+    time = characteristic_time(popularity, share * items)
+    assert distinct_items(popularity, time) == pytest.approx(share * items, rel=1e-6)
+
+
 def test_no_capacity_hits_more_than_an_infinite_cache() -> None:
     popularity = zipf(500, 0.9)
     most = infinite_cache_hit_rate(distinct_items(popularity, 2_000), 2_000)

@@ -5,8 +5,12 @@ Sources: Little's law; Pollaczek-Khinchine (M/G/1); Erlang C and Allen-Cunneen (
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from netgain.cost.bounds import at_least_zero, below_one, count, positive
+
+_NOBODY: Final = 1e18
+"""One arrival of so many is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,15 @@ def waiting_s(
 
 def erlang_c(offered: float, servers: int) -> float:
     """Chance that an arrival waits, M/M/c; `offered` is rate x mean, below `servers`."""
-    blocked = 1.0
-    for server in range(1, servers + 1):  # Erlang B, recursively: no large factorials.
-        blocked = offered * blocked / (server + offered * blocked)
+    # Erlang B as a series: 1 / B = 1 + c / a (1 + (c - 1) / a (...)), whose terms soon vanish, or
+    # grow until nobody is blocked: some roots of c of them, where recursion takes all c.
+    term = inverse = 1.0
+    for busy in range(servers, 0, -1):
+        term *= busy / offered
+        inverse += term
+        if term < 1e-17 * inverse or inverse > _NOBODY:
+            break
+    blocked = 1.0 / inverse
     load = offered / servers
     return blocked / (1 - load + load * blocked)
 

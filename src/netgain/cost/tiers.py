@@ -7,8 +7,13 @@ Che's approximation for LRU hit rates.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from netgain.cost.bounds import at_least_zero, count, fraction, positive
+
+_MOST_STEPS: Final = 500
+"""Of Newton's method: some tens are usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,7 @@ def infinite_cache_hit_rate(distinct: float, requests: float) -> float:
     return 1.0 - distinct / requests
 
 
+@lru_cache(maxsize=4)
 def zipf(items: int, exponent: float) -> tuple[float, ...]:
     """Popularity of `items` things, most popular first, proportional to 1 / rank^exponent."""
     count("items", items)
@@ -166,15 +172,16 @@ def characteristic_time(popularity: Sequence[float], capacity: float) -> float:
     positive("capacity", capacity)
     if capacity >= sum(1 for share in popularity if share > 0):
         return math.inf
-    low, high = 0.0, 1.0
-    while distinct_items(popularity, high) < capacity:
-        high *= 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if distinct_items(popularity, middle) < capacity else (low, middle)
-        )
-    return (low + high) / 2
+    # Newton from the left: what a cache holds grows ever slower with time, so that no step goes too
+    # far. After `capacity` requests it holds at most that many.
+    time = capacity
+    for _ in range(_MOST_STEPS):
+        gone = [share * math.exp(-share * time) for share in popularity if share > 0]
+        step = (capacity - distinct_items(popularity, time)) / math.fsum(gone)
+        time += step
+        if step <= 1e-12 * time:
+            break
+    return time
 
 
 def lru_hit_rate_from_empty(popularity: Sequence[float], capacity: float, requests: float) -> float:

@@ -231,6 +231,7 @@ class Topology:
         if least_bytes_per_s not in self._domains:
             self._domains[least_bytes_per_s] = self._parted(least_bytes_per_s)
         return self._domains[least_bytes_per_s]
+
     def levels(self) -> tuple[float, ...]:
         """The different bandwidths of pairs, fastest first."""
         if self._levels is not None:

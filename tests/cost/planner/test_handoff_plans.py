@@ -418,3 +418,28 @@ def test_a_small_stable_corpus_asked_often_pays_by_its_break_even() -> None:
 def test_empty_or_impossible_questions_are_refused(ask: Callable[[], object]) -> None:
     with pytest.raises(ConfigurationError):
         ask()
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda: PDQuestion(setup(), instances=10**12), "instances is .*: give 1 to 256"),
+        (lambda: PDQuestion(setup(), batch=10**12), "batch is .*: give 1 to 8,192"),
+        (lambda: PDQuestion(setup(), prompt_tokens=10**12), "give 1 to 16,777,216"),
+        (
+            lambda: plan_pd(PDQuestion(setup(), prompt_tokens=10**6, chunk_tokens=8)),
+            "give chunks of 245 or more",
+        ),
+        (lambda: CacheQuestion(setup(), TIERS, prefixes=10**12), "give 1 to 100,000"),
+    ],
+)
+def test_absurd_sizes_are_refused_with_the_largest(ask: Callable[[], object], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        ask()
+
+
+def test_of_many_instances_some_splits_are_shown_and_those_about_the_balance() -> None:
+    report = plan_pd(PDQuestion(setup(), instances=256, rate_per_s=400))
+    pools = [str(row["pools"]) for row in rows(report, "pools")]
+    assert 32 <= len(pools) <= 40
+    assert {"unified", "1P:255D", "255P:1D"} <= set(pools)

@@ -40,6 +40,7 @@ from netgain.report.document import (
 )
 
 _GIB: Final = 1 << 30
+_MOST_PREFIXES: Final = 100_000
 _LENGTHS: Final = (256, 1024, 4096, 16384, 65536)
 
 
@@ -88,8 +89,9 @@ class CacheQuestion:
         """Raises `ConfigurationError` for empty traffic, no tiers or a rate outside 0..1."""
         if not self.tiers:
             raise ConfigurationError("no tier: give one, such as --tier dram=50")
-        for name in ("prefix_tokens", "suffix_tokens", "prefixes", "requests", "replicas"):
+        for name in ("prefix_tokens", "suffix_tokens", "requests", "replicas"):
             count(name, getattr(self, name))
+        count("prefixes", self.prefixes, most=_MOST_PREFIXES)
         positive("capacity", self.capacity_bytes)
         at_least_zero("exponent", self.exponent)
         if self.hit_rate is not None:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from netgain.cost.bounds import count, fraction, positive
-from netgain.cost.chunking import choice_of, largest_chunk_tokens
+from netgain.cost.chunking import MOST_PROMPT_TOKENS, choice_of, largest_chunk_tokens
 from netgain.cost.disaggregation import (
     FULL_LINK,
     Situation,
@@ -48,6 +48,10 @@ from netgain.report.document import (
     Table,
 )
 
+_MOST_INSTANCES: Final = 256
+_MOST_SEQUENCES: Final = 8192
+_MOST_SPLITS: Final = 32
+
 _Latency: TypeAlias = Callable[[float], tuple[float, float]]
 
 
@@ -81,7 +85,10 @@ class PDQuestion:
         """Raises `ConfigurationError` for empty or negative traffic."""
         for name in ("rate_per_s", "link_bytes_per_s", "ttft_s", "itl_s"):
             positive(name, getattr(self, name))
-        for name in ("prompt_tokens", "output_tokens", "instances", "batch", "chunk_tokens"):
+        count("instances", self.instances, most=_MOST_INSTANCES)
+        count("batch", self.batch, most=_MOST_SEQUENCES)
+        count("prompt_tokens", self.prompt_tokens, most=MOST_PROMPT_TOKENS)
+        for name in ("output_tokens", "chunk_tokens"):
             count(name, getattr(self, name))
         count("block_tokens", self.block_tokens)
         fraction("outside_share", self.outside_share)
@@ -295,7 +302,7 @@ def _rows(q: PDQuestion, p: _Parts) -> list[dict[str, Cell]]:
             "goodput": _goodput(q, pool.requests_per_s, together),
         }
     ]
-    for x, y in splits(q.instances):
+    for x, y in _shown_splits(q, p):
         rates = pool_rates(x, y, p.prefill_per_s, p.decode_per_s, p.kv_bytes, q.link_bytes_per_s)
 
         def apart(rate: float, x: int = x, y: int = y) -> tuple[float, float]:
@@ -317,6 +324,18 @@ def _rows(q: PDQuestion, p: _Parts) -> list[dict[str, Cell]]:
             }
         )
     return rows
+
+
+def _shown_splits(q: PDQuestion, p: _Parts) -> list[tuple[int, int]]:
+    """Every split of few instances; of many some evenly apart, and those about the balance."""
+    every = list(splits(q.instances))
+    if len(every) <= _MOST_SPLITS:
+        return every
+    prefill_share = p.decode_per_s / (p.decode_per_s + p.prefill_per_s)
+    balanced = round(prefill_share * q.instances)
+    apart = {1 + place * (len(every) - 1) // (_MOST_SPLITS - 1) for place in range(_MOST_SPLITS)}
+    chosen = apart | set(range(balanced - 2, balanced + 3))
+    return [(x, y) for x, y in every if x in chosen]
 
 
 def _goodput(q: PDQuestion, most: float, times: _Latency) -> float:
