@@ -94,6 +94,15 @@ def test_a_roofline_has_a_roof_and_three_kinds_of_points() -> None:
     assert charts["roofline"].y.log
 
 
+def test_the_runtime_reserve_is_a_sum_that_adds_up() -> None:
+    figure = memory_of("Llama-3.1-8B", "H100-SXM", tp=2).figure("reserve_bytes")
+    numbers = [
+        int(part.split(" B ")[0].replace(",", "")) for part in figure.arithmetic.split(" + ")
+    ]
+    assert len(numbers) == 2
+    assert sum(numbers) == figure.value
+
+
 def test_where_sources_differ_is_a_note_and_no_warning() -> None:
     report = roofline_of("Llama-3.1-8B", "H100-SXM")
     assert not report.warnings

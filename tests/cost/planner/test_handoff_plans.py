@@ -99,6 +99,23 @@ def test_a_plain_and_a_verifying_step_are_sums_that_add_up() -> None:
         assert sum(parts) / 1e3 == pytest.approx(value(report, name), rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("plan", "name"),
+    [("pd", "prefill_s"), ("cache", "full_prefill_s"), ("cache", "suffix_prefill_s")],
+)
+def test_a_prefill_is_a_sum_that_adds_up(plan: str, name: str) -> None:
+    report = PLANS[plan]()
+    words = report.figure(name).arithmetic.rpartition(": ")[2]
+    parts = [float(part.split(" ms ")[0]) for part in words.split(" + ")]
+    assert sum(parts) / 1e3 == pytest.approx(value(report, name), rel=1e-3)
+
+
+def test_the_cut_between_halves_is_shown_with_its_numbers() -> None:
+    report = plan_links(LinksQuestion(preset(CATALOGUE, "nvswitch-h100")))
+    assert "4 x 450 GB/s" in report.figure("bisection_bytes_per_s").arithmetic
+    assert value(report, "bisection_bytes_per_s") == pytest.approx(4 * 450e9)
+
+
 def test_measured_acceptance_is_filled_into_the_formula() -> None:
     figure = plan_spec(SpecQuestion(setup(), depth=3, conditional=(0.8, 0.7))).figure(
         "tokens_per_iteration"

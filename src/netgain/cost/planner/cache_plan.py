@@ -8,8 +8,10 @@ from netgain.cost.bounds import at_least_zero, count, fraction, positive
 from netgain.cost.interactions import fleet_hit_rate
 from netgain.cost.kv_precision import R22_BF16, R22_FP8, LinearITL, break_even_context_tokens
 from netgain.cost.planner.setup import Setup
-from netgain.cost.step_costs import StepCosts, prefill_s
-from netgain.cost.step_work import decode
+from netgain.cost.planner.step_words import step_words
+from netgain.cost.roofline import RooflineModel
+from netgain.cost.step_costs import prefill_s
+from netgain.cost.step_work import decode, prefill
 from netgain.cost.tiers import (
     TierPath,
     break_even_tokens,
@@ -103,6 +105,8 @@ class _Parts:
     kv_bytes: int
     full_s: float
     suffix_s: float
+    full_words: str
+    suffix_words: str
 
     @property
     def saved_s(self) -> float:
@@ -137,11 +141,13 @@ def plan_cache(question: CacheQuestion) -> Report:
     )
 
 
-def _of(q: CacheQuestion, steps: StepCosts, prefix: int) -> _Parts:
+def _of(q: CacheQuestion, steps: RooflineModel, prefix: int) -> _Parts:
     return _Parts(
         q.setup.kv_bytes(prefix),
         prefill_s(steps, 0, prefix + q.suffix_tokens),
         prefill_s(steps, prefix, q.suffix_tokens),
+        step_words(steps.estimate(prefill(prefix + q.suffix_tokens))),
+        step_words(steps.estimate(prefill(q.suffix_tokens, prefix))),
     )
 
 
@@ -217,10 +223,13 @@ def _reuse(q: CacheQuestion, p: _Parts) -> Section:
         figures=(
             Figure("kv_bytes", f"KV of {q.prefix_tokens:,} tokens", p.kv_bytes, "bytes",
                    Basis.EXACT, f"{q.prefix_tokens:,} x {per_token:,.0f} B", "config"),
-            Figure("full_prefill_s", "Prefill of prefix and suffix", p.full_s, "s", basis, "",
+            Figure("full_prefill_s", "Prefill of prefix and suffix", p.full_s, "s", basis,
+                   p.full_words,
                    source),
             Figure("suffix_prefill_s", "Prefill of the suffix alone", p.suffix_s, "s", basis,
-                   f"{q.suffix_tokens} tokens after {q.prefix_tokens:,} cached ones", source),
+                   f"{q.suffix_tokens} tokens after {q.prefix_tokens:,} cached ones: "
+                   f"{p.suffix_words}",
+                   source),
             Figure("least_bytes_per_s", "Least useful bandwidth", least, "bytes/s", basis,
                    f"{per_token:,.0f} B / ({p.saved_s:.4g} s / {q.prefix_tokens:,})",
                    "bytes per token over prefill seconds per token"),
@@ -228,7 +237,7 @@ def _reuse(q: CacheQuestion, p: _Parts) -> Section:
     )  # fmt: skip
 
 
-def _tiers(q: CacheQuestion, steps: StepCosts, rows: list[dict[str, Cell]]) -> Section:
+def _tiers(q: CacheQuestion, steps: RooflineModel, rows: list[dict[str, Cell]]) -> Section:
     basis = q.setup.basis
     columns = [
         Column("tier", "Tier"),
@@ -366,7 +375,7 @@ def _loses(q: CacheQuestion, p: _Parts) -> Section:
     )
 
 
-def _fp8(steps: StepCosts) -> Section:
+def _fp8(steps: RooflineModel) -> Section:
     """FP8 KV: the overhead measured for R22, against what halving the reads saves here."""
     near, far = (steps.seconds(decode(1, context)) for context in (1024, 33_792))
     slope = (far - near) / 32_768

@@ -142,6 +142,7 @@ def _links(question: LinksQuestion) -> Section:
         near, far = (topology.path(first, other) for other in (topology.devices[1], last))
         domains = topology.fastest_domains()
         peers = len(topology.machine_devices(first)) - 1
+        half, cut = len(topology.devices) // 2, topology.bisection_bytes_per_s()
         figures += [
             Figure(
                 "pair_bytes_per_s",
@@ -173,10 +174,11 @@ def _links(question: LinksQuestion) -> Section:
             Figure(
                 "bisection_bytes_per_s",
                 "Between the two halves, one way",
-                topology.bisection_bytes_per_s(),
+                cut,
                 "bytes/s",
                 Basis.ASSUMED,
-                "largest flow from the first half of the devices to the second",
+                f"largest flow from the first {half} devices to the other "
+                f"{len(topology.devices) - half}: {half} x {cut / half / 1e9:.4g} GB/s",
             ),
             Figure(
                 "fast_domain_devices",

@@ -33,7 +33,7 @@ from netgain.cost.planner.setup import Setup
 from netgain.cost.planner.step_words import step_words
 from netgain.cost.queueing import Service, wait_quantile_s
 from netgain.cost.step_costs import prefill_s
-from netgain.cost.step_work import decode
+from netgain.cost.step_work import decode, prefill
 from netgain.report.document import (
     Axis,
     Basis,
@@ -113,6 +113,7 @@ class _Parts:
     prefill_per_s: float
     decode_per_s: float
     use_words: str
+    prefill_words: str
     step_words: str
 
 
@@ -167,7 +168,7 @@ def plan_pd(question: PDQuestion) -> Report:
 
 def _parts(q: PDQuestion) -> _Parts:
     steps = q.setup.steps()
-    prefill = prefill_s(steps, 0, q.prompt_tokens)
+    whole_s = prefill_s(steps, 0, q.prompt_tokens)
     step = steps.seconds(decode(q.batch, q.context_tokens))
     kv = q.setup.kv_bytes(q.prompt_tokens)
     records = descriptors(q.prompt_tokens, q.block_tokens, q.setup.shape.layers, q.joined_layers)
@@ -179,21 +180,22 @@ def _parts(q: PDQuestion) -> _Parts:
         for tokens, sum_before in zip(chunks, accumulate([0, *chunks]), strict=False)
     ]
     # Every prefill instance has its own way out: the traffic of each is what its link carries.
-    per_link = min(q.rate_per_s / max(1, q.instances // 2), 1 / prefill)
+    per_link = min(q.rate_per_s / max(1, q.instances // 2), 1 / whole_s)
     use = f"{kv:,} B x {per_link:.4g}/s / {q.link_bytes_per_s / 1e9:.4g} GB/s"
     return _Parts(
-        prefill,
+        whole_s,
         step,
         kv,
         records,
         moved,
-        visible_by_layer_s(moved, prefill, q.setup.shape.layers),
+        visible_by_layer_s(moved, whole_s, q.setup.shape.layers),
         visible_by_chunk_s(moved, chunk_s, chunks),
         len(chunks),
         link_use(kv, per_link, q.link_bytes_per_s),
-        prefill_rate_per_s(prefill),
+        prefill_rate_per_s(whole_s),
         decode_rate_per_s(q.batch, step, q.output_tokens),
         f"{use}, half of the instances prefilling; too full from {FULL_LINK:.0%}",
+        step_words(steps.estimate(prefill(q.prompt_tokens))),
         step_words(steps.estimate(decode(q.batch, q.context_tokens))),
     )
 
@@ -224,7 +226,7 @@ def _rates(q: PDQuestion, p: _Parts) -> Section:
         "Rates of one instance, and the balance",
         figures=(
             Figure("prefill_s", f"Prefill of {q.prompt_tokens:,} tokens", p.prefill_s, "s", basis,
-                   "sum over operations of max(FLOPs / rate, bytes / bandwidth)", source),
+                   p.prefill_words, source),
             Figure("decode_step_s", f"Decode step at batch {q.batch}", p.step_s, "s", basis,
                    f"context {q.context_tokens:,} each: {p.step_words}", source),
             Figure("prefill_per_s", "Prefills/s of one instance", p.prefill_per_s, "requests/s",
