@@ -201,6 +201,8 @@ def test_ctrl_c_ends_a_run_and_keeps_its_records() -> None:
             text=True,
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            # As from a terminal, even where these tests run in a background that ignores Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert run.stdout is not None
         assert run.stdout.readline()

@@ -21,7 +21,7 @@ from netgain.report.document import (
     Table,
 )
 from netgain.report.errors import ReportError
-from netgain.report.json_form import json_text, report_object, write_json
+from netgain.report.json_form import json_text, report_object
 from tests.report.samples import FULL, HOSTILE, LATENCIES
 
 
@@ -119,22 +119,21 @@ def test_words_with_commas_quotes_and_line_feeds_survive_csv() -> None:
 
 
 def test_files_are_written_whole_and_leave_nothing_beside_them(tmp_path: Path) -> None:
-    target = tmp_path / "run.json"
+    target = tmp_path / "run.csv"
     target.write_text("old")
-    write_json(FULL, target)
-    write_csv(LATENCIES, tmp_path / "run.csv")
-    assert target.read_text() == json_text(FULL)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.csv", "run.json"]
+    write_csv(LATENCIES, target)
+    assert target.read_text() == table_csv(LATENCIES)
+    assert [p.name for p in tmp_path.iterdir()] == ["run.csv"]
 
 
 def test_a_place_that_cannot_be_written_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"nowhere.*its folder does not exist; make it"):
-        write_json(FULL, tmp_path / "nowhere" / "run.json")
+        write_csv(LATENCIES, tmp_path / "nowhere" / "run.csv")
     with pytest.raises(ReportError, match="it is a folder; name a file"):
-        write_json(FULL, tmp_path)
+        write_csv(LATENCIES, tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ReportError, match="cannot write"):
-        write_json(FULL, tmp_path / "file" / "run.json")
+        write_csv(LATENCIES, tmp_path / "file" / "run.csv")
 
 
 def test_an_interval_is_two_numbers_in_json_and_csv() -> None:

@@ -41,10 +41,6 @@ class Limit:
     good_enough_s: float | None = None
     of_tokens: float = DEFAULT_OF_TOKENS
 
-    def felt_s(self, seconds: float) -> float:
-        """The latency as it counts in comparisons: never below what is good enough."""
-        return max(seconds, self.good_enough_s or 0.0)
-
 
 @dataclass(frozen=True, slots=True)
 class ServiceLevel:

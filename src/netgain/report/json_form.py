@@ -3,11 +3,9 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from netgain.report import contents
 from netgain.report.document import Axis, Cell, Chart, Column, Figure, Report, Series, Table
-from netgain.report.files import write_file
 
 Json = str | int | float | bool | None | Mapping[str, "Json"] | Sequence["Json"]
 
@@ -32,11 +30,6 @@ def report_object(report: Report) -> dict[str, Json]:
 def json_text(report: Report) -> str:
     """The same as indented text, ASCII only, with a last line feed."""
     return json.dumps(report_object(report), indent=2, allow_nan=False) + "\n"
-
-
-def write_json(report: Report, path: Path) -> None:
-    """Raises `ReportError` where it cannot be written."""
-    write_file(path, json_text(report))
 
 
 def plain(value: Cell) -> Cell:

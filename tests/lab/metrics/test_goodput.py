@@ -103,12 +103,6 @@ def test_a_limits_own_share_must_be_met_too() -> None:
     assert level_met(960, 40, Limit(Objective.TTFT, 0.2, share=0.99)) is Met.NO
 
 
-def test_below_good_enough_faster_earns_nothing() -> None:
-    limit = Limit(Objective.TTFT, 2.0, good_enough_s=0.3)
-    assert (limit.felt_s(0.01), limit.felt_s(0.3), limit.felt_s(1.0)) == (0.3, 0.3, 1.0)
-    assert Limit(Objective.TTFT, 2.0).felt_s(0.01) == 0.01
-
-
 def test_the_share_that_is_good_enough_already_is_counted_apart() -> None:
     limit = Limit(Objective.TTFT, 2.0, good_enough_s=0.3)
     records = [
