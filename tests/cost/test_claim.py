@@ -207,6 +207,26 @@ def test_a_rate_below_zero_is_refused() -> None:
         read_claim("Llama-3.1-8B on H100: -5 tok/s", KNOWN)
 
 
+@pytest.mark.parametrize(
+    ("claim", "says"),
+    [
+        ("Llama-3.1-8B on H100: 1.000 Token/s", "Give 1000 or 1.0000"),
+        ("Llama-3.1-8B on H100: 12.500 output tok/s", "Give 12500 or 12.5000"),
+        ("Llama-3.1-8B on H100: 1.250.000 tok/s", "Give 1250000$"),
+    ],
+)
+def test_a_point_that_may_be_one_of_thousands_is_asked_about(claim: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        read_claim(claim, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("rate", "read"), [("0.125", 0.125), ("1.0000", 1.0), ("12.5", 12.5), ("1,000", 1000.0)]
+)
+def test_a_point_that_can_only_be_a_decimal_one_is_read(rate: str, read: float) -> None:
+    assert read_claim(f"Llama-3.1-8B on H100: {rate} tok/s", KNOWN).tokens_per_s == read
+
+
 def test_what_only_alike_tokens_would_explain_is_said() -> None:
     judged = check_claim(read_claim("DeepSeek-V3 FP8 on 8x H200 batch 64 TPOT 10 ms", KNOWN))
     assert "tokens that meet the same experts would explain it" in judged.findings[-1].statement

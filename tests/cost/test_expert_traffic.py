@@ -11,9 +11,6 @@ from netgain.cost.expert_traffic import (
     crossing_copies,
     dispatch_bytes,
     expected_nodes,
-    layer_s,
-    max_over_mean,
-    rank_loads,
     slowest_rank,
 )
 from netgain.cost.intensity import distinct_experts
@@ -76,22 +73,6 @@ def test_node_limited_routing_bounds_the_nodes_that_a_token_reaches() -> None:
     assert expected_nodes(8, 8, node_limit=4) == 4
     assert expected_nodes(8, 8) == pytest.approx(8 * (1 - (7 / 8) ** 8))
     assert expected_nodes(8, 1) == 1
-
-
-def test_seven_tenths_of_the_tokens_on_one_expert_hold_everyone_up() -> None:
-    tokens = [70.0, 10.0, 10.0, 10.0]
-    loads = rank_loads(tokens, contiguous_placement(4, 4), 4)
-    assert max_over_mean(loads) == pytest.approx(2.8)
-    assert layer_s(1.0, max_over_mean(loads), 0.1, 0.1) == pytest.approx(3.0)
-
-
-def test_overlap_gains_only_what_it_hides() -> None:
-    assert layer_s(1.0, 1.0, 0.2, 0.2, overlapped_s=0.3) == pytest.approx(1.1)
-    assert layer_s(1.0, 1.0, 0.2, 0.2, overlapped_s=9.0) == pytest.approx(1.0)
-
-
-def test_no_load_is_balanced() -> None:
-    assert max_over_mean([0.0, 0.0]) == 1
 
 
 @pytest.mark.parametrize(("tokens", "measured"), [(8, 1.68), (16, 1.33), (64, 1.07), (128, 1.13)])

@@ -6,11 +6,9 @@ from netgain.cost.first_hypothesis import (
     BASE_LEVERS,
     CHECK_ALSO,
     TRADE_OFF,
-    FirstLink,
     Goal,
     Situation,
     Technique,
-    first_link,
     hypotheses,
 )
 from netgain.errors import ConfigurationError
@@ -109,14 +107,6 @@ def test_base_levers_come_before_techniques_and_each_costs_something() -> None:
     assert BASE_LEVERS[0].name == "batching and scheduling"
     assert all(lever.saves and lever.costs for lever in BASE_LEVERS)
     assert set(TRADE_OFF) == {"quality", "latency", "throughput", "cost"}
-
-
-@pytest.mark.parametrize(
-    ("devices", "machines", "link"),
-    [(1, 1, FirstLink.PCIE), (4, 1, FirstLink.SCALE_UP), (16, 2, FirstLink.NETWORK)],
-)
-def test_the_first_link_to_examine(devices: int, machines: int, link: FirstLink) -> None:
-    assert first_link(devices, machines) is link
 
 
 def test_shares_outside_zero_to_one_are_refused() -> None:

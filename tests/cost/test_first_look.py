@@ -2,7 +2,7 @@
 
 import pytest
 
-from netgain.cost.first_look import Deployment, Trouble, first_axis, first_link
+from netgain.cost.first_look import Deployment, Trouble, deployment_of, first_axis, first_link
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,20 @@ from netgain.cost.first_look import Deployment, Trouble, first_axis, first_link
 )
 def test_the_first_link_to_examine(deployment: Deployment, link: str) -> None:
     assert first_link(deployment).first == link
+
+
+@pytest.mark.parametrize(
+    ("devices", "machines", "deployment"),
+    [
+        (1, 1, Deployment.INDEPENDENT),
+        (4, 1, Deployment.TENSOR_PARALLEL),
+        (16, 2, Deployment.OVER_SERVERS),
+    ],
+)
+def test_devices_and_machines_say_how_a_model_is_deployed(
+    devices: int, machines: int, deployment: Deployment
+) -> None:
+    assert deployment_of(devices, machines) is deployment
 
 
 @pytest.mark.parametrize(

@@ -358,8 +358,5 @@ def test_empty_traffic_is_refused(sequences: int, tokens: int) -> None:
         ask("Llama-2-7B", "H100-SXM", sequences=sequences, tokens=tokens)
 
 
-def test_loading_times_outside_the_range_are_not_plausible() -> None:
-    disk = LOAD_RANGES[0]
-    assert disk.seconds(14e9) == (1.0, 28.0)
-    assert disk.plausible(14e9, 5.0)
-    assert not disk.plausible(14e9, 0.5)
+def test_a_disk_loads_14_gb_in_1_to_28_seconds() -> None:
+    assert LOAD_RANGES[0].seconds(14e9) == (1.0, 28.0)

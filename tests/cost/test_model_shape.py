@@ -290,3 +290,41 @@ def test_states_of_an_unknown_architecture_are_refused() -> None:
 def test_a_broken_config_is_refused_by_name(config: dict[str, object]) -> None:
     with pytest.raises(ModelError):
         shape_from_hf(config, "broken")
+
+
+PLAIN = {
+    "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "intermediate_size": 128, "vocab_size": 100,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"quantization_config": {"quant_method": "hqq"}}, "'hqq' is not known"),
+        ({"torch_dtype": "float8_e8m0"}, "'float8_e8m0' is not known: bf16 is assumed"),
+        ({"intermediate_size": None}, "No intermediate_size: 4 x 64 is assumed"),
+        ({"model_type": "novel"}, "'novel' is not known"),
+    ],
+)
+def test_what_is_assumed_of_a_config_is_said(changed: dict[str, object], says: str) -> None:
+    assert says in " ".join(shape_from_hf({**PLAIN, **changed}, "new").notes)
+
+
+@pytest.mark.parametrize(
+    ("changed", "weights"),
+    [
+        ({"torch_dtype": "float16"}, "bf16"),
+        ({"dtype": "torch.float32"}, "fp32"),
+        ({"quantization_config": {"quant_method": "fp8"}, "torch_dtype": "int8"}, "fp8"),
+    ],
+)
+def test_what_a_config_says_plainly_needs_no_note(changed: dict[str, object], weights: str) -> None:
+    shape = shape_from_hf({**PLAIN, **changed}, "plain")
+    assert shape.native_weights == weights
+    assert not shape.notes
+
+
+def test_no_model_that_ships_rests_on_an_assumption() -> None:
+    notes = [note for model in known_models() for note in model.shape.notes]
+    assert not [note for note in notes if "assumed" in note or "not known" in note]

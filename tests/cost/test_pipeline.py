@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from netgain.cost.pipeline import (
     decode_bubble,
-    send_bytes,
+    stage_layers,
     steady_bubble,
-    token_latency_s,
     training_bubble,
 )
 
@@ -35,6 +34,9 @@ def test_fewer_batches_than_stages_leave_stages_idle() -> None:
     assert decode_bubble(4, 8) == 0
 
 
-def test_a_single_token_sees_every_stage_and_every_send() -> None:
-    assert token_latency_s([0.01, 0.01], 0.001) == pytest.approx(0.021)
-    assert send_bytes(8, 4096, 2) == 65_536
+@given(st.integers(1, 200), st.integers(1, 64))
+def test_stages_share_all_layers_and_differ_by_one_at_most(layers: int, stages: int) -> None:
+    shares = stage_layers(layers, stages)
+    assert len(shares) == stages
+    assert sum(shares) == layers
+    assert max(shares) - min(shares) <= 1

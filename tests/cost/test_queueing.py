@@ -9,19 +9,12 @@ from hypothesis import strategies as st
 
 from netgain.cost.queueing import (
     Service,
-    closed_loop_rate_per_s,
     erlang_c,
-    in_system,
-    servers_needed,
     utilisation,
     wait_quantile_s,
     waiting_s,
 )
 from netgain.errors import ConfigurationError
-
-
-def test_littles_law_counts_who_is_inside() -> None:
-    assert in_system(4.0, 2.5) == 10
 
 
 @given(st.floats(0.01, 0.98))
@@ -55,6 +48,15 @@ def test_the_chance_to_wait_is_a_chance_and_falls_with_servers(load: float, serv
     assert erlang_c(load * (servers + 1), servers + 1) <= chance + 1e-12
 
 
+@given(st.floats(0.05, 0.999), st.integers(1, 3000))
+def test_the_chance_to_wait_is_that_of_the_recursion(load: float, servers: int) -> None:
+    offered, blocked = load * servers, 1.0
+    for server in range(1, servers + 1):
+        blocked = offered * blocked / (server + offered * blocked)
+    expected = blocked / (1 - load + load * blocked)
+    assert erlang_c(offered, servers) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
 def test_one_server_makes_an_arrival_wait_as_often_as_it_is_busy() -> None:
     assert erlang_c(0.7, 1) == pytest.approx(0.7)
 
@@ -74,17 +76,6 @@ def test_several_servers_wait_as_a_simulated_queue_does() -> None:
     waits.sort()
     p95 = waits[int(0.95 * len(waits))]
     assert wait_quantile_s(24, service, 0.95, 3) == pytest.approx(p95, rel=0.1)
-
-
-def test_a_closed_loop_turns_as_fast_as_its_answers() -> None:
-    rate = closed_loop_rate_per_s(32, 0.226, 512, 9.88e-3)
-    assert in_system(rate, 0.226 + 511 * 9.88e-3) == pytest.approx(32)
-
-
-def test_enough_servers_are_just_enough() -> None:
-    assert servers_needed(30, Service(0.1), 0.75) == 4
-    assert servers_needed(31, Service(0.1), 0.75) == 5
-    assert servers_needed(0, Service(0.1), 0.75) == 1
 
 
 def test_observed_times_give_mean_and_variation() -> None:

@@ -20,13 +20,9 @@ from netgain.cost.speculation import (
     best_depth,
     break_even_acceptance,
     break_even_batch,
-    conditional_acceptance,
     expected_accepted_tokens,
     gain_exists,
     gaining_batches,
-    implied_step_ratio,
-    least_gain,
-    operations_factor,
     rejected_tokens,
     residual,
     speed_up,
@@ -121,20 +117,11 @@ def test_depth_zero_is_a_plain_step(acceptance: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("acceptance", "depth", "operations", "speed"),
-    [
-        (0.6, 2, 1.53, 1.96),
-        (0.7, 3, 1.58, 2.53),
-        (0.8, 2, 1.23, 2.44),
-        (0.8, 5, 1.63, 3.69),
-        (0.9, 2, 1.11, 2.71),
-        (0.9, 10, 1.60, 6.86),
-    ],
-)
-def test_leviathans_table_is_reproduced(
-    acceptance: float, depth: int, operations: float, speed: float
-) -> None:
-    assert operations_factor(acceptance, depth) == pytest.approx(operations, abs=0.006)
+    ("acceptance", "depth", "speed"),
+    [(0.6, 2, 1.96), (0.7, 3, 2.53), (0.8, 2, 2.44), (0.8, 5, 3.69), (0.9, 2, 2.71),
+     (0.9, 10, 6.86)],
+)  # fmt: skip
+def test_leviathans_table_is_reproduced(acceptance: float, depth: int, speed: float) -> None:
     assert speed_up(acceptance, depth, 0.0) == pytest.approx(speed, abs=0.006)
 
 
@@ -154,8 +141,7 @@ def test_a_gain_exists_exactly_where_acceptance_exceeds_the_draft_ratio(
 ) -> None:
     best = max(speed_up(acceptance, depth, ratio) for depth in range(1, 40))
     if gain_exists(acceptance, ratio):
-        assert least_gain(acceptance, ratio) > 1 or math.isclose(acceptance, ratio)
-        assert best >= least_gain(acceptance, ratio)
+        assert best > 1 or acceptance - ratio < 1e-9
     else:
         assert best <= 1 + 1e-12
 
@@ -170,16 +156,6 @@ def test_equal_positions_are_the_independent_form(acceptance: float, depth: int)
     assert tokens_per_iteration_measured([acceptance] * depth) == pytest.approx(
         tokens_per_iteration(acceptance, depth)
     )
-
-
-def test_conditional_acceptance_comes_from_raw_counters() -> None:
-    # 100 drafts of two tokens: 80 first ones kept, then 40 of those 80 second ones.
-    assert conditional_acceptance([100, 100], [80, 40]) == pytest.approx((0.8, 0.5))
-
-
-def test_a_shorter_draft_is_not_a_rejection() -> None:
-    # Only half of the iterations drafted a second token, and all of those were kept.
-    assert conditional_acceptance([100, 40], [80, 40]) == pytest.approx((0.8, 1.0))
 
 
 @given(st.floats(0.02, 0.99), st.integers(1, 10))
@@ -265,17 +241,6 @@ def test_verifying_on_a_mixture_of_experts_touches_more_of_them() -> None:
     moe = on_h100("Qwen3-30B-A3B")
     sparse, dense = times_of(moe, 3, 1, 0.05), times_of(H100_8B, 3, 1, 0.05)
     assert sparse.step_ratio(3) > 1.4 * dense.step_ratio(3)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "gain", "ratio"),
-    [(5.71, 3.02, 1.89), (4.43, 2.46, 1.80), (3.64, 2.16, 1.69), (2.39, 1.80, 1.33),
-     (1.67, 1.56, 1.07), (2.19, 1.54, 1.42), (2.04, 1.37, 1.49)],
-)  # fmt: skip
-def test_published_lengths_and_speed_ups_imply_what_an_iteration_cost(
-    tokens: float, gain: float, ratio: float
-) -> None:
-    assert implied_step_ratio(tokens, gain) == pytest.approx(ratio, abs=0.006)
 
 
 def test_a_slow_drafter_with_a_high_rate_loses_to_a_fast_one_with_a_low_rate() -> None:

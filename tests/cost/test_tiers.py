@@ -15,10 +15,10 @@ from netgain.cost.tiers import (
     characteristic_time,
     codec_break_even_bytes_per_s,
     coded_s,
+    distinct_items,
     infinite_cache_hit_rate,
     layer_pipelined_s,
     least_useful_bytes_per_s,
-    lru_hit_rate,
     lru_hit_rate_from_empty,
     race_s,
     race_share_computed,
@@ -123,17 +123,26 @@ def test_one_layer_cannot_be_pipelined() -> None:
     assert layer_pipelined_s(2.0, 3.0, 1) == 5.0
 
 
-def test_an_infinite_cache_misses_each_block_once() -> None:
+def test_an_infinite_cache_misses_each_item_once() -> None:
     assert infinite_cache_hit_rate(30, 100) == pytest.approx(0.7)
-    with pytest.raises(ConfigurationError, match="distinct_blocks"):
+    with pytest.raises(ConfigurationError, match="distinct / requests"):
         infinite_cache_hit_rate(101, 100)
 
 
-@given(st.integers(2, 200), st.floats(0, 1.5))
-def test_a_cache_that_holds_everything_always_hits_in_the_long_run(
-    items: int, exponent: float
+@given(st.integers(2, 400), st.floats(0, 2.0), st.floats(0.01, 0.999))
+def test_what_a_cache_holds_after_its_characteristic_time_is_its_capacity(
+    items: int, exponent: float, share: float
 ) -> None:
-    assert lru_hit_rate(zipf(items, exponent), items) == pytest.approx(1.0)
+    popularity = zipf(items, exponent)
+    time = characteristic_time(popularity, share * items)
+    assert distinct_items(popularity, time) == pytest.approx(share * items, rel=1e-6)
+
+
+def test_no_capacity_hits_more_than_an_infinite_cache() -> None:
+    popularity = zipf(500, 0.9)
+    most = infinite_cache_hit_rate(distinct_items(popularity, 2_000), 2_000)
+    assert lru_hit_rate_from_empty(popularity, 500, 2_000) == pytest.approx(most)
+    assert lru_hit_rate_from_empty(popularity, 50, 2_000) < most
 
 
 @given(st.integers(10, 200), st.floats(0, 1.5), st.integers(1, 9))

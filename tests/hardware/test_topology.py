@@ -225,3 +225,26 @@ def test_a_share_that_is_taken_from_another_link_is_marked() -> None:
         found = wire(CATALOGUE, link.name)
         if found.source.startswith(("as ", "assumed")):
             assert found.assumed, link.name
+
+
+@pytest.mark.parametrize("name", [name for name, _ in topology_names()])
+def test_loads_of_all_are_those_of_every_pair_s_path(name: str) -> None:
+    topology = preset(CATALOGUE, name)
+    pairs = [(a, b) for a in topology.devices for b in topology.devices if a != b]
+    loads, longest_s = topology.loads_of_all(topology.devices, topology.devices)
+    assert loads == topology.loads(Flow(a, b, 1.0) for a, b in pairs)
+    assert longest_s == pytest.approx(max(topology.path(a, b).latency_s for a, b in pairs))
+    assert all(topology.pair_bytes_per_s(*p) == topology.path(*p).bytes_per_s for p in pairs)
+
+
+def test_loads_of_two_halves_cross_machines_over_their_adapters() -> None:
+    topology = preset(CATALOGUE, "nvswitch-h100", 16)
+    first, second = topology.devices[:8], topology.devices[8:]
+    loads, _ = topology.loads_of_all(first, second)
+    assert loads == topology.loads(Flow(a, b, 1.0) for a in first for b in second)
+
+
+def test_loads_of_a_pair_that_nothing_joins_are_refused() -> None:
+    nodes = [Node("a", NodeKind.DEVICE), Node("b", NodeKind.DEVICE)]
+    with pytest.raises(ConfigurationError, match="nothing joins a and b"):
+        Topology("two", nodes, []).loads_of_all(["a"], ["b"])

@@ -128,3 +128,13 @@ def test_a_config_nested_without_end_is_not_json(tmp_path: Path) -> None:
 def _shape_and_weights(folder: Path) -> tuple[ModelShape, WeightFormat]:
     model = open_shape(str(folder))
     return model.shape, model.weights
+
+
+def test_an_index_without_any_of_its_files_is_noted(tmp_path: Path) -> None:
+    folder = write_hugging_face(tmp_path / "tiny", random_weights())
+    for file in folder.glob("*.safetensors"):
+        file.unlink()
+    said = "none of the files it lists"
+    assert said not in " ".join(open_shape(str(folder)).shape.notes)
+    (folder / "model.safetensors.index.json").write_text("{", "utf-8")
+    assert said in " ".join(open_shape(str(folder)).shape.notes)

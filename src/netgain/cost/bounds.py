@@ -33,8 +33,10 @@ def below_one(name: str, value: float) -> float:
     return value
 
 
-def count(name: str, value: int, least: int = 1) -> int:
-    """`value` if it is a whole number from `least` on. Raises `ConfigurationError`."""
+def count(name: str, value: int, least: int = 1, most: int | None = None) -> int:
+    """`value` if it is a whole number from `least` on, to `most`. Raises `ConfigurationError`."""
     if isinstance(value, bool) or int(value) != value or value < least:
         raise ConfigurationError(f"{name} is {value}: give a whole number from {least} on")
+    if most is not None and value > most:
+        raise ConfigurationError(f"{name} is {value:,}: give {least:,} to {most:,}")
     return int(value)

@@ -6,10 +6,17 @@ read again in each.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from netgain.cost.bounds import count, positive
 from netgain.cost.step_costs import StepCosts, mixed
 from netgain.cost.step_work import decode
+from netgain.errors import ConfigurationError
+
+MOST_STEPS: Final = 4096
+"""Of one prompt: they are added up one by one."""
+MOST_PROMPT_TOKENS: Final = 1 << 24
+"""Longer than any model's context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,11 @@ def choice_of(
     count("prompt_tokens", prompt_tokens)
     count("chunk_tokens", chunk_tokens)
     count("batch", batch, least=0)
+    if prompt_tokens > chunk_tokens * MOST_STEPS:
+        raise ConfigurationError(
+            f"a prompt of {prompt_tokens:,} tokens in chunks of {chunk_tokens:,} takes more than "
+            f"{MOST_STEPS:,} steps: give chunks of {-(-prompt_tokens // MOST_STEPS):,} or more"
+        )
     plain = costs.seconds(decode(batch, context_tokens)) if batch else 0.0
     longest, whole, reread, done, steps = plain, 0.0, 0, 0, 0
     while done < prompt_tokens:

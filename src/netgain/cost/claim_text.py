@@ -64,6 +64,12 @@ _ACCEPTED: Final = re.compile(
 _NEGATIVE: Final = re.compile(
     r"(?:^|[\s:=(])-\s*\d[\d,.]*\s*k?\s*(?:tok|tps|t/s|ms\b|tflop)", re.IGNORECASE
 )
+_POINTED: Final = re.compile(
+    r"(?<![\d.,])([1-9]\d{0,2}(?:\.\d{3})+)\s*"
+    r"(?:output |generated |prompt |input |prefill |decode )?(?:tok|tps\b|t/s\b)",
+    re.IGNORECASE,
+)
+"""A rate with three digits behind a point: a thousand in one country, one in another."""
 _KV: Final = re.compile(
     _NUMBER + r"\s*([KMG]i?B|B|bytes)\s*(?:of kv\s*)?(?:/|per )\s*tok(?:en)?\b", re.IGNORECASE
 )
@@ -123,6 +129,13 @@ def read_claim(text: str, catalogue: Catalogue) -> Claim:
     negative = _NEGATIVE.search(text)
     if negative:
         raise ConfigurationError(f"the claim says {negative[0].strip()}: give a number above 0")
+    pointed = _POINTED.search(text)
+    if pointed:
+        plain = pointed[1].replace(".", "")
+        raise ConfigurationError(
+            f"the claim says {pointed[1]} tokens: is the point one of thousands? Give {plain}"
+            + (f" or {pointed[1]}0" if pointed[1].count(".") == 1 else "")
+        )
     # Numbers are read from what is left once names, which hold numbers too, are taken out.
     model, rest = _taken(_SUFFIX.sub(" ", text), known_shape)
     device, rest = _taken(rest, lambda name: _device(name, catalogue))

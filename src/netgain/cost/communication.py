@@ -93,7 +93,8 @@ def ways(
         raise ConfigurationError("a group needs devices, each of them once")
     if len(group) == 1:
         return (_nothing(operation, size_bytes),)
-    ordered = [device for device in topology.devices if device in set(group)]
+    members = set(group)
+    ordered = [device for device in topology.devices if device in members]
     if len(ordered) != len(group):
         strangers = sorted(set(group) - set(topology.devices))
         raise ConfigurationError(f"{topology.name} has no device {strangers[0]!r}")
@@ -304,11 +305,10 @@ def _ring(topology: Topology, group: tuple[str, ...]) -> tuple[float, float, Edg
 @lru_cache(maxsize=64)
 def _all_pairs(topology: Topology, group: tuple[str, ...]) -> tuple[float, float, Edge]:
     """Bytes/s of each rank when all send to all, latency of the longest path, slowest edge."""
-    pairs = [(a, b) for a in group for b in group if a != b]
-    loads = topology.loads(Flow(a, b, 1.0) for a, b in pairs)
+    loads, longest_s = topology.loads_of_all(group, group)
     slow = min(loads, key=lambda e: e.wire.bytes_per_s * e.wire.collective / loads[e])
     rate = (len(group) - 1) * slow.wire.bytes_per_s * slow.wire.collective / loads[slow]
-    return rate, max(topology.path(a, b).latency_s for a, b in pairs), slow
+    return rate, longest_s, slow
 
 
 @lru_cache(maxsize=64)

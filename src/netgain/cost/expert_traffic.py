@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from netgain.cost.bounds import at_least_zero, count, positive
+from netgain.cost.bounds import at_least_zero, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,6 @@ def dispatch_bytes(
     return DispatchBytes(inside + handed_on, crossing)
 
 
-def max_over_mean(loads: Sequence[float]) -> float:
-    """How unequal: the largest load over the mean; 1 is equal, 1 for no load at all."""
-    mean = sum(loads) / count("ranks", len(loads))
-    return max(loads) / mean if mean else 1.0
-
-
 def slowest_rank(ranks: int, experts: int, met: float) -> float:
     """Experts that the fullest of `ranks` reads, over the mean; `met` is the chance of each expert.
 
@@ -121,26 +115,3 @@ def slowest_rank(ranks: int, experts: int, met: float) -> float:
     deviation = math.sqrt(each * met * max(0.0, 1.0 - met))
     largest = NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
     return min(each, each * met + largest * deviation) / (each * met)
-
-
-def rank_loads(
-    tokens_per_expert: Sequence[float], rank_of_expert: Mapping[int, int], ranks: int
-) -> tuple[float, ...]:
-    """Tokens that each rank's experts compute."""
-    loads = [0.0] * count("ranks", ranks)
-    for expert, tokens in enumerate(tokens_per_expert):
-        loads[rank_of_expert[expert]] += tokens
-    return tuple(loads)
-
-
-def layer_s(
-    compute_s_if_equal: float,
-    skew: float,
-    dispatch_s: float,
-    combine_s: float,
-    overlapped_s: float = 0.0,
-) -> float:
-    """A MoE layer's time: the slowest rank computes `skew` times the mean; overlap hides some."""
-    compute = positive("skew", skew) * compute_s_if_equal
-    exposed = max(0.0, dispatch_s + combine_s - min(overlapped_s, compute))
-    return compute + exposed

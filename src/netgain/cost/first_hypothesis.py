@@ -229,20 +229,3 @@ def _prefilling(seen: Situation, say: _Say) -> None:
             say(Technique.KV_TIERS, 0.5 * long, f"{again}: room below once the device is full")
     if seen.static_knowledge:
         say(Technique.CAG, 0.75, "static knowledge is in every prompt")
-
-
-class FirstLink(StrEnum):
-    """The link to look at first."""
-
-    PCIE = "PCIe may do"
-    SCALE_UP = "NVLink, NVSwitch and the topology"
-    NETWORK = "InfiniBand or RoCE, and RDMA"
-
-
-def first_link(devices_per_model: int, machines_per_model: int) -> FirstLink:
-    """Which link decides: none for independent models, the node's for TP, the network beyond it."""
-    count("devices_per_model", devices_per_model)
-    count("machines_per_model", machines_per_model)
-    if machines_per_model > 1:
-        return FirstLink.NETWORK
-    return FirstLink.SCALE_UP if devices_per_model > 1 else FirstLink.PCIE

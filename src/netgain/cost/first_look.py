@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from netgain.cost.bounds import count
+
 
 class Deployment(StrEnum):
     """How devices work together."""
@@ -81,6 +83,15 @@ _AXES: Final = {
         Axis.SRAM, "static execution", "memory beside the units, and a schedule made beforehand"
     ),
 }
+
+
+def deployment_of(devices_per_model: int, machines_per_model: int) -> Deployment:
+    """How a model's devices work together, by how many it takes on how many machines."""
+    count("devices_per_model", devices_per_model)
+    count("machines_per_model", machines_per_model)
+    if machines_per_model > 1:
+        return Deployment.OVER_SERVERS
+    return Deployment.TENSOR_PARALLEL if devices_per_model > 1 else Deployment.INDEPENDENT
 
 
 def first_link(deployment: Deployment) -> Look:

@@ -22,6 +22,12 @@ from netgain.cost.model_shape import (
 )
 from netgain.errors import ModelError
 
+_INTERMEDIATE_KEYS: Final = ("intermediate_size", "ffn_dim", "n_inner")
+_FOUR_TIMES_WIDE: Final = frozenset({"bloom"})
+"""Architectures whose MLP is four times as wide as the model, whatever their config says."""
+_DTYPES: Final = {"float32": "fp32", "float16": "bf16", "bfloat16": "bf16", "half": "bf16",
+                  "float": "fp32", "auto": "bf16"}  # fmt: skip
+
 
 def shape_from_hf(config: Mapping[str, object], name: str, source: str = "") -> ModelShape:
     """The shape a `config.json` describes.
@@ -46,6 +52,11 @@ def shape_from_hf(config: Mapping[str, object], name: str, source: str = "") -> 
         family, like = _nearest_family(fields, source or name)
         notes.append(f"Model type {kind!r} is not known: read as {like} with these sizes.")
     parts = family(fields)
+    sizes = ("moe_intermediate_size", *_INTERMEDIATE_KEYS)
+    if kind not in _FOUR_TIMES_WIDE and not any(fields.has(key) for key in sizes):
+        notes.append(f"No intermediate_size: 4 x {parts.hidden:,} is assumed.")
+    weights, doubts = _native_weights(whole, fields)
+    notes += doubts
     count = len(parts.layers)
     if not count:
         raise ModelError(f"{source or name}: num_hidden_layers must be positive")
@@ -59,7 +70,7 @@ def shape_from_hf(config: Mapping[str, object], name: str, source: str = "") -> 
         max_positions=fields.integer(
             "max_position_embeddings", "seq_length", "n_positions", default=parts.max_positions
         ),
-        native_weights=_native_weights(whole, fields),
+        native_weights=weights,
         positions=parts.positions,
         embedding_norm=parts.embedding_norm,
         head_bias=parts.head_bias,
@@ -102,27 +113,45 @@ def _tied(whole: ConfigFields, fields: ConfigFields, default: bool) -> bool:
     return whole.boolean("tie_word_embeddings", default=inner)
 
 
-def _native_weights(whole: ConfigFields, fields: ConfigFields) -> str:
+def _native_weights(whole: ConfigFields, fields: ConfigFields) -> tuple[str, list[str]]:
+    """The format the weights are published in, and what had to be assumed for it."""
     quantised = whole if whole.has("quantization_config") else fields
+    doubts = []
     if quantised.has("quantization_config"):
         config = quantised.nested("quantization_config")
+        known = _quantised(config)
+        if known is not None:
+            return known, []
         method = config.text("quant_method", default="")
-        if method == "fp8":
-            return "fp8-block" if config.has("weight_block_size") else "fp8"
-        if method == "mxfp4":
-            return "mxfp4"
-        if method in ("awq", "gptq"):
-            return "int4" if config.integer("bits", "w_bit", default=4) == 4 else "int8"
-        if method in ("compressed-tensors", "modelopt"):
-            return _of_groups(config)
-        if method == "fbgemm_fp8":
-            return "fp8"
-        if method == "bitsandbytes":
-            return "int4" if config.boolean("load_in_4bit", default=False) else "int8"
+        doubts.append(
+            f"Quantisation method {method!r} is not known: its weights are taken as unquantised. "
+            "Give --precision."
+        )
     stored = fields.text(
         "torch_dtype", "dtype", default=whole.text("torch_dtype", "dtype", default="bfloat16")
     )
-    return "fp32" if stored == "float32" else "bf16"
+    name = _DTYPES.get(stored.removeprefix("torch."))
+    if name is None:
+        doubts.append(f"Data type {stored!r} is not known: bf16 is assumed. Give --precision.")
+    return name or "bf16", doubts
+
+
+def _quantised(config: ConfigFields) -> str | None:
+    """The format of a quantised model's weights; None for a method that is not known."""
+    method = config.text("quant_method", default="")
+    if method == "fp8":
+        return "fp8-block" if config.has("weight_block_size") else "fp8"
+    if method == "mxfp4":
+        return "mxfp4"
+    if method in ("awq", "gptq"):
+        return "int4" if config.integer("bits", "w_bit", default=4) == 4 else "int8"
+    if method in ("compressed-tensors", "modelopt"):
+        return _of_groups(config)
+    if method == "fbgemm_fp8":
+        return "fp8"
+    if method == "bitsandbytes":
+        return "int4" if config.boolean("load_in_4bit", default=False) else "int8"
+    return None
 
 
 def _of_groups(config: ConfigFields) -> str:
@@ -160,9 +189,7 @@ class _Common:
             heads=heads,
             kv_heads=fields.integer("num_key_value_heads", default=heads),
             head_dim=fields.integer("head_dim", default=hidden // heads),
-            intermediate=fields.integer(
-                "intermediate_size", "ffn_dim", "n_inner", default=4 * hidden
-            ),
+            intermediate=fields.integer(*_INTERMEDIATE_KEYS, default=4 * hidden),
         )
 
 

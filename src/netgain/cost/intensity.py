@@ -44,11 +44,6 @@ def critical_tokens(
     return ridge * bytes_per_weight / 2.0 / positive("chosen", fraction("chosen", chosen))
 
 
-def attainable_flop_s(intensity: float, peak_flop_s: float, bandwidth_bytes_s: float) -> float:
-    """min(peak, intensity x bandwidth)."""
-    return min(peak_flop_s, intensity * bandwidth_bytes_s)
-
-
 def distinct_experts(experts: int, top_k: int, tokens: float, skew: float = 0.0) -> float:
     """Expected number of experts that at least one of `tokens` is sent to.
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from netgain.cost.bounds import at_least_zero, positive
+from netgain.cost.bounds import at_least_zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,6 @@ class LinearITL:
     def itl_s(self, context_tokens: float) -> float:
         """Seconds between tokens at this context."""
         return self.base_s + self.per_token_s * at_least_zero("context_tokens", context_tokens)
-
-    def read_bytes_per_s(self, kv_bytes_per_token: float) -> float:
-        """The bandwidth that the slope implies: bytes of one token's KV over its seconds."""
-        return kv_bytes_per_token / positive("per_token_s", self.per_token_s)
 
 
 R22_BF16 = LinearITL(base_s=6.44e-3, per_token_s=4.37e-8)

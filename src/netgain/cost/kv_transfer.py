@@ -4,45 +4,8 @@ Sources: T = alpha x descriptors + S / B (NIXL, Mooncake); layer-wise overlap as
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from netgain.cost.bounds import at_least_zero, count, positive
-
-
-@dataclass(frozen=True, slots=True)
-class LinearCost:
-    """Seconds of a transfer: `alpha_s` + bytes / `bytes_per_s`."""
-
-    alpha_s: float
-    bytes_per_s: float
-
-    def seconds(self, size_bytes: float) -> float:
-        """Time for this many bytes."""
-        return self.alpha_s + size_bytes / self.bytes_per_s
-
-
-def fit_linear_cost(sizes_bytes: Sequence[float], seconds: Sequence[float]) -> LinearCost:
-    """The alpha and beta of least *relative* error, so that small transfers count as large ones do.
-
-    Weighted least squares on t = alpha + beta S with weights 1 / t^2; alpha kept at or above 0.
-    Needs two different sizes.
-    """
-    weights = [1.0 / positive("seconds", t) ** 2 for t in seconds]
-    whole = sum(weights)
-    size = sum(w * s for w, s in zip(weights, sizes_bytes, strict=True)) / whole
-    time = sum(w * t for w, t in zip(weights, seconds, strict=True)) / whole
-    spread = sum(w * (s - size) ** 2 for w, s in zip(weights, sizes_bytes, strict=True))
-    together = sum(
-        w * (s - size) * (t - time) for w, s, t in zip(weights, sizes_bytes, seconds, strict=True)
-    )
-    beta = together / positive("spread of sizes", spread)
-    alpha = time - beta * size
-    if alpha < 0:
-        alpha = 0.0
-        beta = sum(w * s * t for w, s, t in zip(weights, sizes_bytes, seconds, strict=True)) / sum(
-            w * s * s for w, s in zip(weights, sizes_bytes, strict=True)
-        )
-    return LinearCost(alpha, 1.0 / positive("beta", beta))
 
 
 def handoff_s(

@@ -16,11 +16,6 @@ class LoadRange:
         """(fastest, slowest) seconds for this many bytes."""
         return size_bytes / self.fastest_bytes_s, size_bytes / self.slowest_bytes_s
 
-    def plausible(self, size_bytes: float, seconds: float) -> bool:
-        """Whether a measured time lies in the range."""
-        fastest, slowest = self.seconds(size_bytes)
-        return fastest <= seconds <= slowest
-
 
 LOAD_RANGES: Final = (
     LoadRange("solid-state disk", 0.5e9, 14e9),

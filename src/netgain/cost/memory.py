@@ -203,18 +203,24 @@ def activation_bytes(shape: ModelShape, layout: Layout, batched_tokens: int, seq
 
 
 def reserve_bytes(device: Device, layout: Layout) -> int:
-    """Runtime context, captured graphs, workspaces and collective buffers: assumed.
+    """All that `reserve_parts` names."""
+    return sum(reserve_parts(device, layout))
+
+
+def reserve_parts(device: Device, layout: Layout) -> tuple[int, int]:
+    """Bytes of runtime context, captured graphs and workspaces, and of collective buffers: assumed.
 
     Sources: aiconfigurator (3.5 GiB and 342-392 MiB for collectives); LLMServingSim (1.6 GiB
     missing on a 24 GB card). SRAM machines keep no runtime on the chip.
     """
     if device.family is Family.SRAM:
-        return 0
+        return 0, 0
     if device.family is Family.CPU:
-        return HOST_RESERVE_BYTES
+        return HOST_RESERVE_BYTES, 0
     large = device.memory_bytes.value >= _SMALL_DEVICE_BYTES
     context = LARGE_DEVICE_RESERVE_BYTES if large else SMALL_DEVICE_RESERVE_BYTES
-    return context + (COLLECTIVES_RESERVE_BYTES if layout.tp * layout.pp * layout.ep > 1 else 0)
+    several = layout.tp * layout.pp * layout.ep > 1
+    return context, COLLECTIVES_RESERVE_BYTES if several else 0
 
 
 def largest_model_len(question: MemoryQuestion) -> int:

@@ -5,6 +5,12 @@ from collections.abc import Sequence
 from netgain.cost.bounds import count, positive
 
 
+def stage_layers(layers: int, stages: int) -> tuple[int, ...]:
+    """Layers of each stage, contiguous ranges; the first stages take one more where uneven."""
+    each, more = divmod(count("layers", layers), count("stages", stages))
+    return tuple(each + (stage < more) for stage in range(stages))
+
+
 def training_bubble(stages: int, microbatches: int) -> float:
     """Idle share (p - 1) / (m + p - 1) of a pipeline that fills and drains once.
 
@@ -26,13 +32,3 @@ def decode_bubble(stages: int, steps_in_flight: int) -> float:
     count("stages", stages)
     count("steps_in_flight", steps_in_flight)
     return 1.0 - min(1.0, steps_in_flight / stages)
-
-
-def token_latency_s(stage_s: Sequence[float], send_s: float) -> float:
-    """Time one token needs through all stages, with a send at each boundary: PP never cuts it."""
-    return sum(stage_s) + send_s * (len(stage_s) - 1)
-
-
-def send_bytes(tokens: int, hidden: int, bytes_per_value: float) -> float:
-    """Bytes that cross one boundary for a step of `tokens`: tokens x hidden x bytes."""
-    return tokens * hidden * bytes_per_value

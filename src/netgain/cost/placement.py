@@ -6,6 +6,7 @@ then expert parallel ranks or pipeline neighbours, replicas last.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from netgain.cost.layout import Layout
 from netgain.errors import ConfigurationError
@@ -31,16 +32,11 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Ranks on devices, and what the groups got: peak rates of their slowest pairs, bytes/s.
-
-    None where a layout has no such group.
-    """
+    """Ranks on devices, and the peak rate of the slowest tensor pair, bytes/s (None: no pairs)."""
 
     layout: Layout
     ranks: tuple[Rank, ...]
     tensor_bytes_per_s: float | None
-    stage_bytes_per_s: float | None
-    expert_bytes_per_s: float | None
     tensor_in_fast_domain: bool
 
     def tensor_groups(self) -> tuple[tuple[str, ...], ...]:
@@ -68,6 +64,7 @@ class Placement:
         )
 
 
+@lru_cache(maxsize=64)
 def place(topology: Topology, layout: Layout) -> Placement:
     """The layout on the topology's devices, fastest domains first.
 
@@ -95,7 +92,7 @@ def place(topology: Topology, layout: Layout) -> Placement:
             expert = (data * layout.tp + tensor) % layout.ep
             ranks.append(Rank(data, stage, tensor, expert, device))
     ranks.sort(key=lambda rank: (rank.data, rank.stage, rank.tensor))
-    placed = Placement(layout, tuple(ranks), None, None, None, tensor_in_fast_domain=True)
+    placed = Placement(layout, tuple(ranks), None, tensor_in_fast_domain=True)
     domains = [set(domain) for domain in topology.fastest_domains()]
     inside = all(
         any(set(group) <= domain for domain in domains) for group in placed.tensor_groups()
@@ -104,8 +101,6 @@ def place(topology: Topology, layout: Layout) -> Placement:
         layout,
         placed.ranks,
         _slowest(topology, placed.tensor_groups()),
-        _slowest(topology, placed.boundaries()),
-        _slowest(topology, placed.expert_groups()) if layout.ep > 1 else None,
         inside,
     )
 
@@ -214,13 +209,15 @@ def _gather(
         rest = []
         found: list[tuple[str, ...]] = []
         for domain in topology.domains(rate):
-            members = [device for device in left if device in set(domain)]
+            inside = set(domain)
+            members = [device for device in left if device in inside]
             whole = len(members) // size * size
             found += [tuple(members[i : i + size]) for i in range(0, whole, size)]
             rest += members[whole:]
         # Those inside the fastest domains stand first: a small layout takes them.
         groups += sorted(found, key=lambda group: place_of[group[0]])
-        left = [device for device in left if device in set(rest)]
+        remaining = set(rest)
+        left = [device for device in left if device in remaining]
     return groups
 
 

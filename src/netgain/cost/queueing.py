@@ -5,8 +5,12 @@ Sources: Little's law; Pollaczek-Khinchine (M/G/1); Erlang C and Allen-Cunneen (
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from netgain.cost.bounds import at_least_zero, below_one, count, positive
+
+_NOBODY: Final = 1e18
+"""One arrival of so many is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,6 @@ class Service:
         mean = sum(seconds) / len(seconds)
         variance = sum((value - mean) ** 2 for value in seconds) / len(seconds)
         return cls(mean, variance / mean**2)
-
-
-def in_system(rate_per_s: float, time_s: float) -> float:
-    """Little: requests in the system = rate x time each spends there."""
-    return at_least_zero("rate_per_s", rate_per_s) * at_least_zero("time_s", time_s)
 
 
 def utilisation(rate_per_s: float, service: Service, servers: int = 1) -> float:
@@ -59,9 +58,15 @@ def waiting_s(
 
 def erlang_c(offered: float, servers: int) -> float:
     """Chance that an arrival waits, M/M/c; `offered` is rate x mean, below `servers`."""
-    blocked = 1.0
-    for server in range(1, servers + 1):  # Erlang B, recursively: no large factorials.
-        blocked = offered * blocked / (server + offered * blocked)
+    # Erlang B as a series: 1 / B = 1 + c / a (1 + (c - 1) / a (...)), whose terms soon vanish, or
+    # grow until nobody is blocked: some roots of c of them, where recursion takes all c.
+    term = inverse = 1.0
+    for busy in range(servers, 0, -1):
+        term *= busy / offered
+        inverse += term
+        if term < 1e-17 * inverse or inverse > _NOBODY:
+            break
+    blocked = 1.0 / inverse
     load = offered / servers
     return blocked / (1 - load + load * blocked)
 
@@ -81,19 +86,3 @@ def wait_quantile_s(rate_per_s: float, service: Service, share: float, servers: 
     if 1 - share >= waits:
         return 0.0
     return waiting_s(rate_per_s, service, servers) / waits * math.log(waits / (1 - share))
-
-
-def closed_loop_rate_per_s(
-    users: int, ttft_s: float, output_tokens: int, tpot_s: float, think_s: float = 0.0
-) -> float:
-    """Requests/s of users who each wait for their answer: N / (think + TTFT + (n - 1) TPOT)."""
-    count("users", users)
-    count("output_tokens", output_tokens)
-    e2e_s = positive("ttft_s", ttft_s) + (output_tokens - 1) * at_least_zero("tpot_s", tpot_s)
-    return users / (at_least_zero("think_s", think_s) + e2e_s)
-
-
-def servers_needed(rate_per_s: float, service: Service, target_utilisation: float) -> int:
-    """Servers that keep utilisation at or below the target."""
-    work = at_least_zero("rate_per_s", rate_per_s) * service.mean_s
-    return max(1, math.ceil(work / positive("target_utilisation", target_utilisation) - 1e-9))

@@ -82,10 +82,6 @@ SKEWED_ROUTING: Final = 0.8
 095f58a5): 26 to 78 % of the bandwidth where 4 bits are unpacked (SGLang, TensorRT-LLM; vLLM 50 %),
 28 to 113 us around the products of a block. Its skewed load (power law 1.01) meets as many experts
 as an exponent of 0.8."""
-IDEAL: Final = Efficiency(
-    memory=1.0, compute=1.0, launch_s=0.0, grouped=1.0, unpacked=1.0, waste=0.0
-)
-"""The peaks themselves: nothing can be faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,17 +222,6 @@ class RooflineModel:
             seconds += self.seconds(prefill(new, cached + done))
             done += new
         return seconds
-
-    def closed_loop_tpot_s(self, sequences: int, prompt: int, answer: int) -> float:
-        """Seconds per token and sequence when `sequences` clients ask again at once.
-
-        A decode step at the mean context, and the share of a prefill that each step carries:
-        every sequence needs one in `answer` steps.
-        """
-        if min(sequences, prompt, answer) < 1:
-            raise ConfigurationError("a closed loop needs sequences, a prompt and an answer")
-        step_s = self.decode_s(sequences, prompt + answer // 2)
-        return step_s + self.prefill_s(prompt) * sequences / answer
 
     def rate_flop_s(self, precision: Precision) -> float:
         """FLOP/s a matrix product of this precision reaches here."""

@@ -2,7 +2,7 @@
 
 A drafter proposes K tokens, the target scores K + 1 positions at once and keeps the accepted run
 and one token of its own (the bonus). Sources: Leviathan et al., arXiv 2211.17192 (E, S, operations
-factor, acceptance from distributions); batch-aware form: the same with every time a function of
+acceptance from distributions); batch-aware form: the same with every time a function of
 the batch.
 """
 
@@ -61,21 +61,6 @@ def tokens_per_iteration_measured(conditional: Sequence[float]) -> float:
     return 1.0 + math.fsum(accumulate(conditional, mul))
 
 
-def conditional_acceptance(drafted: Sequence[int], accepted: Sequence[int]) -> tuple[float, ...]:
-    """Acceptance per position given that the ones before were accepted, from raw counters.
-
-    A position that was reached but never drafted (shorter drafts) does not count against it:
-    position j was tried min(drafted[j], accepted[j - 1]) times.
-    """
-    rates = []
-    reached: int | None = None
-    for tried, kept in zip(drafted, accepted, strict=True):
-        trials = tried if reached is None else min(tried, reached)
-        rates.append(min(1.0, kept / trials) if trials else 0.0)
-        reached = kept
-    return tuple(rates)
-
-
 def acceptance_for(tokens: float, depth: int) -> float:
     """The independent acceptance that gives `tokens` per iteration at this depth.
 
@@ -102,24 +87,9 @@ def speed_up(acceptance: float, depth: int, draft_ratio: float) -> float:
     return tokens_per_iteration(acceptance, depth) / (depth * draft_ratio + 1.0)
 
 
-def operations_factor(acceptance: float, depth: int, draft_operations_ratio: float = 0.0) -> float:
-    """How many times the arithmetic grows: (K c' + K + 1) / E.
-
-    `draft_operations_ratio`: c', the drafter's operations per token over the target's.
-    """
-    at_least_zero("draft_operations_ratio", draft_operations_ratio)
-    work = depth * draft_operations_ratio + depth + 1.0
-    return work / tokens_per_iteration(acceptance, depth)
-
-
 def gain_exists(acceptance: float, draft_ratio: float) -> bool:
     """Whether any depth gains at batch 1: exactly where a > c."""
     return fraction("acceptance", acceptance) > at_least_zero("draft_ratio", draft_ratio)
-
-
-def least_gain(acceptance: float, draft_ratio: float) -> float:
-    """The gain that depth 1 already gives: (1 + a) / (1 + c)."""
-    return speed_up(acceptance, 1, draft_ratio)
 
 
 def break_even_acceptance(depth: int, step_ratio: float) -> float | None:
@@ -207,11 +177,6 @@ def break_even_batch(gain: Callable[[int], float], largest: int = 1 << 14) -> in
         middle = (low + high) // 2
         low, high = (middle, high) if gain(middle) > 1.0 else (low, middle)
     return high
-
-
-def implied_step_ratio(tokens: float, measured_speed_up: float) -> float:
-    """What an iteration must have cost, in plain steps, for E tokens to give this speed-up."""
-    return positive("tokens", tokens) / positive("measured_speed_up", measured_speed_up)
 
 
 def rejected_tokens(acceptance: float, depth: int) -> float:

@@ -7,8 +7,13 @@ Che's approximation for LRU hit rates.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from netgain.cost.bounds import at_least_zero, count, fraction, positive
+
+_MOST_STEPS: Final = 500
+"""Of Newton's method: some tens are usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +147,14 @@ def token_hit_rate(hits: Sequence[Reuse], queried_tokens: int) -> float:
     return sum(group.tokens for group in hits) / count("queried_tokens", queried_tokens)
 
 
-def infinite_cache_hit_rate(distinct_blocks: float, blocks: float) -> float:
-    """Upper bound of any cache: 1 - U / N, each distinct block misses once."""
-    positive("blocks", blocks)
-    fraction("distinct_blocks / blocks", distinct_blocks / blocks)
-    return 1.0 - distinct_blocks / blocks
+def infinite_cache_hit_rate(distinct: float, requests: float) -> float:
+    """Upper bound of any cache: 1 - U / N, each distinct item misses once."""
+    positive("requests", requests)
+    fraction("distinct / requests", distinct / requests)
+    return 1.0 - distinct / requests
 
 
+@lru_cache(maxsize=4)
 def zipf(items: int, exponent: float) -> tuple[float, ...]:
     """Popularity of `items` things, most popular first, proportional to 1 / rank^exponent."""
     count("items", items)
@@ -166,19 +172,16 @@ def characteristic_time(popularity: Sequence[float], capacity: float) -> float:
     positive("capacity", capacity)
     if capacity >= sum(1 for share in popularity if share > 0):
         return math.inf
-    low, high = 0.0, 1.0
-    while _held(popularity, high) < capacity:
-        high *= 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _held(popularity, middle) < capacity else (low, middle)
-    return (low + high) / 2
-
-
-def lru_hit_rate(popularity: Sequence[float], capacity: float) -> float:
-    """Hit rate of LRU in the long run, independent requests: sum of p (1 - exp(-p T_C))."""
-    time = characteristic_time(popularity, capacity)
-    return sum(share * -math.expm1(-share * time) for share in popularity if share > 0)
+    # Newton from the left: what a cache holds grows ever slower with time, so that no step goes too
+    # far. After `capacity` requests it holds at most that many.
+    time = capacity
+    for _ in range(_MOST_STEPS):
+        gone = [share * math.exp(-share * time) for share in popularity if share > 0]
+        step = (capacity - distinct_items(popularity, time)) / math.fsum(gone)
+        time += step
+        if step <= 1e-12 * time:
+            break
+    return time
 
 
 def lru_hit_rate_from_empty(popularity: Sequence[float], capacity: float, requests: float) -> float:
@@ -198,5 +201,6 @@ def lru_hit_rate_from_empty(popularity: Sequence[float], capacity: float, reques
     return hits / requests
 
 
-def _held(popularity: Sequence[float], time: float) -> float:
-    return sum(-math.expm1(-share * time) for share in popularity)
+def distinct_items(popularity: Sequence[float], requests: float) -> float:
+    """Items that this many independent requests are expected to touch: sum of 1 - exp(-p n)."""
+    return sum(-math.expm1(-share * requests) for share in popularity)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise, product
 from typing import Final
 
@@ -222,7 +222,7 @@ class _Builder:
         self.edges: list[Edge] = []
         self._shape = shape
         self._catalogue = catalogue
-        self._wire: Callable[[str], Wire] = partial(wire, catalogue)
+        self._wire: Callable[[str], Wire] = cache(partial(wire, catalogue))
 
     def machine(self, machine: int) -> None:
         shape = self._shape

@@ -7,7 +7,7 @@ for others, except in a torus.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -80,6 +80,18 @@ class Flow:
     size_bytes: float
 
 
+@dataclass(slots=True)
+class _Reach:
+    """How one device reaches the others: the rate of each, and the tree its path lies in.
+
+    A tree holds the edge by which each node was reached, nearer nodes before farther ones.
+    """
+
+    rates: dict[str, float] = field(default_factory=dict)
+    trees: list[tuple[dict[str, Edge], list[str]]] = field(default_factory=list)
+    """(tree, the devices whose paths lie in it)."""
+
+
 class Topology:
     """Devices, what lies between them, and the paths their data takes. Immutable once built."""
 
@@ -106,13 +118,21 @@ class Topology:
         for edge in edges:
             self._out[edge.source].append(edge)
         self._rates = sorted({edge.wire.bytes_per_s for edge in edges}, reverse=True)
-        self._paths: dict[str, dict[str, Path]] = {}
+        self._reaches: dict[str, _Reach] = {}
+        self._near: dict[tuple[float, bool], dict[str, list[Edge]]] = {}
+        self._paths: dict[tuple[str, str], Path] = {}
+        self._domains: dict[float, tuple[tuple[str, ...], ...]] = {}
         self._levels: tuple[float, ...] | None = None
+        self._machines: dict[int | None, tuple[str, ...]] = {}
+        for machine in {self.nodes[device].machine for device in self.devices}:
+            self._machines[machine] = tuple(
+                device for device in self.devices if self.nodes[device].machine == machine
+            )
 
     @property
     def machines(self) -> int:
         """Boxes that hold devices."""
-        return len({self.nodes[device].machine for device in self.devices})
+        return len(self._machines)
 
     def out_of(self, node: str) -> tuple[Edge, ...]:
         """Edges that leave a node."""
@@ -123,20 +143,19 @@ class Topology:
 
         Raises `ConfigurationError` for an unknown device or a pair that nothing joins.
         """
-        self._require(source)
-        self._require(target)
-        if source == target:
-            return Path(())
-        if source not in self._paths:
-            self._paths[source] = self._paths_from(source)
-        try:
-            return self._paths[source][target]
-        except KeyError:
-            raise ConfigurationError(f"{self.name}: nothing joins {source} and {target}") from None
+        known = self._paths.get((source, target))
+        if known is None:
+            known = self._paths[source, target] = self._path(source, target)
+        return known
 
     def pair_bytes_per_s(self, source: str, target: str) -> float:
         """Peak one way between two devices; infinite from a device to itself."""
-        return float("inf") if source == target else self.path(source, target).bytes_per_s
+        if source == target:
+            self._require(source)
+            return float("inf")
+        # A target is reached at the first rate that reaches it: its slowest edge has that rate.
+        rate = self._reach(source).rates.get(target)
+        return self.path(source, target).bytes_per_s if rate is None else rate
 
     def aggregate_bytes_per_s(self, device: str, peers: Sequence[str] = ()) -> float:
         """Peak one way to all `peers` (default: all of its machine) at once, equally.
@@ -152,8 +171,7 @@ class Topology:
     def machine_devices(self, device: str) -> tuple[str, ...]:
         """The devices of a device's box."""
         self._require(device)
-        machine = self.nodes[device].machine
-        return tuple(other for other in self.devices if self.nodes[other].machine == machine)
+        return self._machines[self.nodes[device].machine]
 
     def loads(self, flows: Iterable[Flow]) -> dict[Edge, float]:
         """Bytes that each edge carries when every flow takes its path."""
@@ -162,6 +180,39 @@ class Topology:
             for edge in self.path(flow.source, flow.target).edges:
                 loads[edge] = loads.get(edge, 0.0) + flow.size_bytes
         return loads
+
+    def loads_of_all(
+        self, sources: Iterable[str], targets: Iterable[str]
+    ) -> tuple[dict[Edge, float], float]:
+        """Edges' loads, each source sending 1 to each target, and the longest path's latency.
+
+        The same as `loads` of all those flows, without their paths one by one: what goes through
+        a node of a source's tree is what the nodes behind it get. Raises `ConfigurationError` for
+        a pair that nothing joins.
+        """
+        loads: dict[Edge, float] = {}
+        longest, wanted = 0.0, set(targets)
+        for source in sources:
+            left = wanted - {source}
+            for tree, reached in self._reach(source).trees:
+                mine = left.intersection(reached)
+                if not mine:
+                    continue
+                left -= mine
+                carried = dict.fromkeys(mine, 1.0)
+                for node, edge in reversed(tree.items()):
+                    load = carried.get(node)
+                    if load is not None:
+                        loads[edge] = loads.get(edge, 0.0) + load
+                        carried[edge.source] = carried.get(edge.source, 0.0) + load
+                latency = {source: 0.0}
+                for node, edge in tree.items():
+                    if node in carried:
+                        latency[node] = latency[edge.source] + edge.wire.hop_s
+                longest = max(longest, max(latency[node] for node in mine))
+            for missing in left:
+                self.path(source, missing)  # Says what is wrong with the pair.
+        return loads, longest
 
     def bisection_bytes_per_s(self) -> float:
         """Peak one way between the first half of the devices and the second.
@@ -173,42 +224,25 @@ class Topology:
         first, second = self.devices[:half], self.devices[half:]
         if not first:
             return 0.0
-        used = {
-            edge
-            for source in first
-            for target in second
-            for edge in self.path(source, target).edges
-        }
-        return _max_flow(used, first, second)
+        return _max_flow(self.loads_of_all(first, second)[0], first, second)
 
     def domains(self, least_bytes_per_s: float) -> tuple[tuple[str, ...], ...]:
         """Groups of devices in which neighbours reach each other at least at this rate."""
-        group = {device: device for device in self.devices}
-
-        def root(device: str) -> str:
-            while group[device] != device:
-                group[device] = group[group[device]]
-                device = group[device]
-            return device
-
-        for index, source in enumerate(self.devices):
-            for target in self.devices[index + 1 :]:
-                if root(source) != root(target) and self._joined(source, target, least_bytes_per_s):
-                    group[root(target)] = root(source)
-        found: dict[str, list[str]] = {}
-        for device in self.devices:
-            found.setdefault(root(device), []).append(device)
-        return tuple(tuple(members) for members in found.values())
+        if least_bytes_per_s not in self._domains:
+            self._domains[least_bytes_per_s] = self._parted(least_bytes_per_s)
+        return self._domains[least_bytes_per_s]
 
     def levels(self) -> tuple[float, ...]:
         """The different bandwidths of pairs, fastest first."""
         if self._levels is not None:
             return self._levels
-        rates = {
-            self.pair_bytes_per_s(source, target)
-            for index, source in enumerate(self.devices)
-            for target in self.devices[index + 1 :]
-        }
+        rates: set[float] = set()
+        for index, source in enumerate(self.devices):
+            reached = self._reach(source).rates
+            try:
+                rates.update(reached[target] for target in self.devices[index + 1 :])
+            except KeyError as error:
+                self.path(source, str(error.args[0]))  # Says what is wrong with the pair.
         self._levels = tuple(sorted(rates, reverse=True))
         return self._levels
 
@@ -217,11 +251,29 @@ class Topology:
         levels = self.levels()
         return self.domains(levels[0]) if levels else (self.devices,)
 
-    def _joined(self, source: str, target: str, least: float) -> bool:
-        return (
-            self.pair_bytes_per_s(source, target) >= least
-            and self.pair_bytes_per_s(target, source) >= least
-        )
+    def _parted(self, least: float) -> tuple[tuple[str, ...], ...]:
+        # A search from the first device of each group: both ways, as a pair's rates may differ.
+        near = {
+            source: {target for target, rate in self._reach(source).rates.items() if rate >= least}
+            for source in self.devices
+        }
+        left = dict.fromkeys(self.devices)
+        groups = []
+        for first in self.devices:
+            if first not in left:
+                continue
+            del left[first]
+            members, waiting = [first], [first]
+            while waiting:
+                source = waiting.pop()
+                found = [t for t in near[source] if t in left and source in near[t]]
+                for target in found:
+                    del left[target]
+                members += found
+                waiting += found
+            inside = set(members)
+            groups.append(tuple(device for device in self.devices if device in inside))
+        return tuple(groups)
 
     def _require(self, device: str) -> None:
         node = self.nodes.get(device)
@@ -232,39 +284,68 @@ class Topology:
                 + (", ..." if len(self.devices) > 4 else "")
             )
 
-    def _paths_from(self, source: str) -> dict[str, Path]:
+    def _path(self, source: str, target: str) -> Path:
+        self._require(source)
+        self._require(target)
+        if source == target:
+            return Path(())
+        for tree, reached in self._reach(source).trees:
+            if target in reached:
+                return Path(_back(tree, source, target))
+        raise ConfigurationError(f"{self.name}: nothing joins {source} and {target}")
+
+    def _reach(self, source: str) -> _Reach:
         # Fastest rate first: the first time a device is reached, it is by its widest path, and
         # breadth-first makes that the shortest of them. Inside the machine before outside it.
-        found: dict[str, Path] = {}
-        mine = self.machine_devices(source)
-        for wanted, anywhere in ((mine, False), (self.devices, True)):
+        known = self._reaches.get(source)
+        if known is not None:
+            return known
+        self._require(source)
+        found = _Reach()
+        for wanted, anywhere in ((self.machine_devices(source), False), (self.devices, True)):
+            missing = [d for d in wanted if d not in found.rates and d != source]
             for rate in self._rates:
-                missing = [d for d in wanted if d not in found and d != source]
                 if not missing:
                     break
-                came_by = self._reached(source, rate, anywhere)
-                for target in missing:
-                    if target in came_by:
-                        found[target] = Path(_back(came_by, source, target))
+                tree = self._reached(source, rate, anywhere)
+                reached = [target for target in missing if target in tree]
+                if reached:
+                    found.trees.append((tree, reached))
+                    found.rates.update(dict.fromkeys(reached, rate))
+                    missing = [target for target in missing if target not in tree]
+        self._reaches[source] = found
         return found
 
     def _reached(self, source: str, rate: float, anywhere: bool) -> dict[str, Edge]:
         """The edge by which each node was reached first, over edges of at least this rate."""
-        machine = self.nodes[source].machine
+        near = self._edges_at(rate, anywhere)
         came_by: dict[str, Edge] = {}
-        waiting = deque([source])
-        while waiting:
-            at = waiting.popleft()
+        waiting = [source]
+        for at in waiting:
             if at != source and not self.nodes[at].forwards:
                 continue
-            for edge in self._out[at]:
+            for edge in near[at]:
                 target = edge.target
-                if target == source or target in came_by or edge.wire.bytes_per_s < rate:
-                    continue
-                if anywhere or self.nodes[target].machine == machine:
+                if target not in came_by and target != source:
                     came_by[target] = edge
                     waiting.append(target)
         return came_by
+
+    def _edges_at(self, rate: float, anywhere: bool) -> dict[str, list[Edge]]:
+        """Edges out of each node of at least this rate, those that leave its machine or not."""
+        key = (rate, anywhere)
+        if key not in self._near:
+            machine = {name: node.machine for name, node in self.nodes.items()}
+            self._near[key] = {
+                name: [
+                    edge
+                    for edge in edges
+                    if edge.wire.bytes_per_s >= rate
+                    and (anywhere or machine[edge.target] == machine[name])
+                ]
+                for name, edges in self._out.items()
+            }
+        return self._near[key]
 
 
 def _back(came_by: Mapping[str, Edge], source: str, target: str) -> tuple[Edge, ...]:

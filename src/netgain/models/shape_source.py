@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -104,7 +104,9 @@ def _from_path(path: Path) -> SourcedModel:
     if path.is_dir():
         config = path / "config.json"
         if config.is_file():
-            return _from_folder(config, _weight_files(path))
+            files = _weight_files(path)
+            found = _from_folder(config, files)
+            return found if files else _without_files(found, path)
         single = sorted(path.glob("*.gguf"))
         if len(single) == 1:
             return _from_gguf(read_header(single[0]))
@@ -137,6 +139,17 @@ def _from_folder(config: Path, files: list[Path]) -> SourcedModel:
     native = weight_format(shape.native_weights)
     weights = _as_stored(f"as stored ({most})", parts, shape, native.computes_in)
     return SourcedModel(shape, weights, f"{config} and the headers of {len(files)} files")
+
+
+def _without_files(found: SourcedModel, folder: Path) -> SourcedModel:
+    """The same, with a note if an index says that there should be files."""
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        return found
+    note = (
+        f"{index.name} is here and none of the files it lists: weights are counted by config.json."
+    )
+    return replace(found, shape=replace(found.shape, notes=(*found.shape.notes, note)))
 
 
 def _weight_files(folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from netgain.cost.precision import kv_format, weight_format
 from netgain.errors import CapacityError, ConfigurationError
 from netgain.hardware.catalogue import shipped_catalogue
 from netgain.hardware.topologies import for_device
-from netgain.report.document import Basis, Cell, Report
+from netgain.report.document import Basis, Cell, Form, Report
 from netgain.report.json_form import json_text
 
 KNOWN = shipped_catalogue()
@@ -92,6 +92,32 @@ def test_a_roofline_has_a_roof_and_three_kinds_of_points() -> None:
     assert names == ["device memory, bf16", "prefill", "decode", "verify"]
     assert charts["roofline"].x.log
     assert charts["roofline"].y.log
+
+
+def test_the_runtime_reserve_is_a_sum_that_adds_up() -> None:
+    figure = memory_of("Llama-3.1-8B", "H100-SXM", tp=2).figure("reserve_bytes")
+    numbers = [
+        int(part.split(" B ")[0].replace(",", "")) for part in figure.arithmetic.split(" + ")
+    ]
+    assert len(numbers) == 2
+    assert sum(numbers) == figure.value
+
+
+def test_where_sources_differ_is_a_note_and_no_warning() -> None:
+    report = roofline_of("Llama-3.1-8B", "H100-SXM")
+    assert not report.warnings
+    noted = [t for s in report.sections for t in s.tables if t.name == "conflicts"]
+    assert noted[0].form is Form.NOTES
+    assert any("Vidur" in str(row["note"]) for row in noted[0].rows)
+
+
+def test_a_product_of_4096_climbs_the_roof_with_its_tokens() -> None:
+    tables = [t for s in roofline_of("Llama-3.1-8B", "L40S").sections for t in s.tables]
+    rows = next(t.rows for t in tables if t.name == "layer_intensity")
+    found = {row["tokens"]: row["intensity"] for row in rows}
+    assert found[1] == pytest.approx(1.0, abs=0.01)
+    assert found[64] == pytest.approx(62.06, abs=0.005)
+    assert found[512] == pytest.approx(409.60, abs=0.005)
 
 
 def test_no_point_lies_above_the_roof() -> None:

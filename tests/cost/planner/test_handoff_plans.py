@@ -15,7 +15,7 @@ from netgain.cost.planner.knowledge_plan import KnowledgeQuestion, plan_knowledg
 from netgain.cost.planner.links_plan import LinksQuestion, plan_links
 from netgain.cost.planner.pd_plan import PDQuestion, plan_pd
 from netgain.cost.planner.setup import Measured, Setup, devices_needed
-from netgain.cost.planner.spec_plan import SpecQuestion, plan_spec
+from netgain.cost.planner.spec_plan import SpecQuestion, acceptance_of_length, plan_spec
 from netgain.cost.precision import kv_format, weight_format
 from netgain.cost.tiers import TierPath
 from netgain.errors import ConfigurationError
@@ -99,6 +99,23 @@ def test_a_plain_and_a_verifying_step_are_sums_that_add_up() -> None:
         assert sum(parts) / 1e3 == pytest.approx(value(report, name), rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("plan", "name"),
+    [("pd", "prefill_s"), ("cache", "full_prefill_s"), ("cache", "suffix_prefill_s")],
+)
+def test_a_prefill_is_a_sum_that_adds_up(plan: str, name: str) -> None:
+    report = PLANS[plan]()
+    words = report.figure(name).arithmetic.rpartition(": ")[2]
+    parts = [float(part.split(" ms ")[0]) for part in words.split(" + ")]
+    assert sum(parts) / 1e3 == pytest.approx(value(report, name), rel=1e-3)
+
+
+def test_the_cut_between_halves_is_shown_with_its_numbers() -> None:
+    report = plan_links(LinksQuestion(preset(CATALOGUE, "nvswitch-h100")))
+    assert "4 x 450 GB/s" in report.figure("bisection_bytes_per_s").arithmetic
+    assert value(report, "bisection_bytes_per_s") == pytest.approx(4 * 450e9)
+
+
 def test_measured_acceptance_is_filled_into_the_formula() -> None:
     figure = plan_spec(SpecQuestion(setup(), depth=3, conditional=(0.8, 0.7))).figure(
         "tokens_per_iteration"
@@ -133,6 +150,64 @@ def test_bridged_pairs_are_proposed_tp_inside_and_pp_between_with_their_cost() -
     assert tried["TP 2 x PP 2"]["note"] == "proposed"
     pairs, across = (float(tried[name]["prefills"] or 0) for name in ("TP 2 x PP 2", "TP 4"))
     assert pairs > 1.5 * across
+
+
+def test_stages_of_unequal_layers_idle_even_when_all_are_busy() -> None:
+    topology = preset(CATALOGUE, "bridge-a100")
+    model = setup("Llama-3.1-8B", "A100-80-PCIe")
+    three = plan_links(LinksQuestion(topology, setup=model, wanted=Layout(pp=3)))
+    (stages,) = rows(three, "pipeline")
+    assert stages["layers"] == "11, 11, 10"
+    assert stages["filled"] == pytest.approx(1 - 32 / 3 / 11)
+    assert stages["alone"] == pytest.approx(2 / 3)
+    assert stages["once"] == pytest.approx(2 / 5)
+
+
+def test_copies_that_cross_are_shown_on_three_tokens_where_experts_are_split() -> None:
+    joined = for_device(CATALOGUE, CATALOGUE.device("H100-SXM"), 8)
+    report = plan_links(LinksQuestion(joined, wanted=Layout(tp=8, ep=8)))
+    said = {row["token"]: str(row["copies"]) for row in rows(report, "copies")}
+    assert "one copy crosses to rank 1" in said["A"]
+    assert "nothing crosses" in said["B"]
+    assert "one copy crosses to rank 0" in said["C"]
+
+
+def test_an_accepted_length_stands_for_the_acceptance_that_gives_it() -> None:
+    assert acceptance_of_length(2.3616, 4) == pytest.approx(0.8)
+    assert acceptance_of_length(4, 4) == pytest.approx(1.0)
+    for length in (-0.1, 4.1):
+        with pytest.raises(ConfigurationError, match="give 0 to 4"):
+            acceptance_of_length(length, 4)
+
+
+def test_the_rule_of_acceptance_is_explained_by_the_smallest_example() -> None:
+    said = {
+        row["token"]: str(row["why"])
+        for row in rows(plan_spec(SpecQuestion(setup())), "acceptance_rule")
+    }
+    assert "= 0.625" in said["A"]
+    assert "0.5 in all" in said["A"]
+    assert "0.5 in all" in said["B"]
+
+
+def test_an_acceptance_below_the_draft_ratio_is_the_reason_that_nothing_gains() -> None:
+    report = plan_spec(SpecQuestion(setup(), acceptance=0.3, draft_ratio=0.4))
+    assert "acceptance 0.3 is not above the 0.4" in report.verdict[0]
+
+
+def test_sending_by_chunks_shows_more_than_by_layers_and_less_than_at_the_end() -> None:
+    report = plan_pd(PDQuestion(setup(), prompt_tokens=5000))
+    by_layer, by_chunk, alone = (
+        value(report, name) for name in ("visible_handoff_s", "visible_by_chunk_s", "handoff_s")
+    )
+    assert by_layer < by_chunk < alone
+
+
+def test_no_hit_rate_passes_that_of_a_cache_of_any_size() -> None:
+    report = PLANS["cache"]()
+    most = value(report, "most_hit_rate")
+    assert value(report, "request_hit_rate_by_prefix") <= most
+    assert max(float(row["aware"] or 0.0) for row in rows(report, "hit_rates")) <= most + 1e-9
 
 
 def test_a_layout_that_was_asked_for_is_shown_beside_the_proposal() -> None:
@@ -360,3 +435,28 @@ def test_a_small_stable_corpus_asked_often_pays_by_its_break_even() -> None:
 def test_empty_or_impossible_questions_are_refused(ask: Callable[[], object]) -> None:
     with pytest.raises(ConfigurationError):
         ask()
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda: PDQuestion(setup(), instances=10**12), "instances is .*: give 1 to 256"),
+        (lambda: PDQuestion(setup(), batch=10**12), "batch is .*: give 1 to 8,192"),
+        (lambda: PDQuestion(setup(), prompt_tokens=10**12), "give 1 to 16,777,216"),
+        (
+            lambda: plan_pd(PDQuestion(setup(), prompt_tokens=10**6, chunk_tokens=8)),
+            "give chunks of 245 or more",
+        ),
+        (lambda: CacheQuestion(setup(), TIERS, prefixes=10**12), "give 1 to 100,000"),
+    ],
+)
+def test_absurd_sizes_are_refused_with_the_largest(ask: Callable[[], object], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        ask()
+
+
+def test_of_many_instances_some_splits_are_shown_and_those_about_the_balance() -> None:
+    report = plan_pd(PDQuestion(setup(), instances=256, rate_per_s=400))
+    pools = [str(row["pools"]) for row in rows(report, "pools")]
+    assert 32 <= len(pools) <= 40
+    assert {"unified", "1P:255D", "255P:1D"} <= set(pools)

@@ -23,8 +23,16 @@ def spec(
     model: Model = "llama-3.1-8b",
     on: OnDevice = "H100-SXM",
     acceptance: Annotated[
-        float, typer.Option(help="Chance that a draft is accepted, 0 to 1.")
-    ] = 0.7,
+        float | None,
+        typer.Option(help="Chance that a draft is accepted, 0 to 1.", show_default="0.7"),
+    ] = None,
+    accepted_length: Annotated[
+        float | None,
+        typer.Option(
+            help="Instead: mean drafts accepted per iteration of --depth, the target's own "
+            "token not counted."
+        ),
+    ] = None,
     conditional: Annotated[
         str | None,
         typer.Option(
@@ -63,22 +71,29 @@ def spec(
 
       netgain plan spec llama-3.1-70b --tp 4 --conditional 0.8,0.7,0.6 --depth 3 --batch 16
 
-      netgain plan spec --draft-ratio 0 --explain
+      netgain plan spec --accepted-length 2.4 --depth 4 --draft-ratio 0 --explain
     """
     from netgain.cli.plan.engine import numbers, setup_of
     from netgain.cli.plan.options import model_and_weights, sizes
     from netgain.cli.plan.output import show
-    from netgain.cost.planner.spec_plan import SpecQuestion, plan_spec
+    from netgain.cost.planner.spec_plan import SpecQuestion, acceptance_of_length, plan_spec
     from netgain.errors import ConfigurationError
 
     drafter = model_and_weights(draft, None) if draft is not None else None
     asked = sizes("--batches", batches)
     if not asked:
         raise ConfigurationError("--batches is empty: give at least one, such as 1,8,64")
+    given = {"--acceptance": acceptance, "--accepted-length": accepted_length}
+    given["--conditional"] = None if conditional is None else 0.0
+    named = [name for name, value in given.items() if value is not None]
+    if accepted_length is not None:
+        if len(named) > 1:
+            raise ConfigurationError(f"{' and '.join(named)} say the same: give one of them")
+        acceptance = acceptance_of_length(accepted_length, depth)
     report = plan_spec(
         SpecQuestion(
             setup_of(model, on, precision, kv_dtype, tp, hardware, measured_step),
-            acceptance,
+            0.7 if acceptance is None else acceptance,
             depth,
             batch,
             context,

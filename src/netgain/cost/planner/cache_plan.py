@@ -8,13 +8,17 @@ from netgain.cost.bounds import at_least_zero, count, fraction, positive
 from netgain.cost.interactions import fleet_hit_rate
 from netgain.cost.kv_precision import R22_BF16, R22_FP8, LinearITL, break_even_context_tokens
 from netgain.cost.planner.setup import Setup
-from netgain.cost.step_costs import StepCosts, prefill_s
-from netgain.cost.step_work import decode
+from netgain.cost.planner.step_words import step_words
+from netgain.cost.roofline import RooflineModel
+from netgain.cost.step_costs import prefill_s
+from netgain.cost.step_work import decode, prefill
 from netgain.cost.tiers import (
     TierPath,
     break_even_tokens,
     codec_break_even_bytes_per_s,
     coded_s,
+    distinct_items,
+    infinite_cache_hit_rate,
     layer_pipelined_s,
     least_useful_bytes_per_s,
     race_s,
@@ -38,6 +42,7 @@ from netgain.report.document import (
 )
 
 _GIB: Final = 1 << 30
+_MOST_PREFIXES: Final = 100_000
 _LENGTHS: Final = (256, 1024, 4096, 16384, 65536)
 
 
@@ -86,8 +91,9 @@ class CacheQuestion:
         """Raises `ConfigurationError` for empty traffic, no tiers or a rate outside 0..1."""
         if not self.tiers:
             raise ConfigurationError("no tier: give one, such as --tier dram=50")
-        for name in ("prefix_tokens", "suffix_tokens", "prefixes", "requests", "replicas"):
+        for name in ("prefix_tokens", "suffix_tokens", "requests", "replicas"):
             count(name, getattr(self, name))
+        count("prefixes", self.prefixes, most=_MOST_PREFIXES)
         positive("capacity", self.capacity_bytes)
         at_least_zero("exponent", self.exponent)
         if self.hit_rate is not None:
@@ -99,6 +105,8 @@ class _Parts:
     kv_bytes: int
     full_s: float
     suffix_s: float
+    full_words: str
+    suffix_words: str
 
     @property
     def saved_s(self) -> float:
@@ -133,11 +141,13 @@ def plan_cache(question: CacheQuestion) -> Report:
     )
 
 
-def _of(q: CacheQuestion, steps: StepCosts, prefix: int) -> _Parts:
+def _of(q: CacheQuestion, steps: RooflineModel, prefix: int) -> _Parts:
     return _Parts(
         q.setup.kv_bytes(prefix),
         prefill_s(steps, 0, prefix + q.suffix_tokens),
         prefill_s(steps, prefix, q.suffix_tokens),
+        step_words(steps.estimate(prefill(prefix + q.suffix_tokens))),
+        step_words(steps.estimate(prefill(q.suffix_tokens, prefix))),
     )
 
 
@@ -213,10 +223,13 @@ def _reuse(q: CacheQuestion, p: _Parts) -> Section:
         figures=(
             Figure("kv_bytes", f"KV of {q.prefix_tokens:,} tokens", p.kv_bytes, "bytes",
                    Basis.EXACT, f"{q.prefix_tokens:,} x {per_token:,.0f} B", "config"),
-            Figure("full_prefill_s", "Prefill of prefix and suffix", p.full_s, "s", basis, "",
+            Figure("full_prefill_s", "Prefill of prefix and suffix", p.full_s, "s", basis,
+                   p.full_words,
                    source),
             Figure("suffix_prefill_s", "Prefill of the suffix alone", p.suffix_s, "s", basis,
-                   f"{q.suffix_tokens} tokens after {q.prefix_tokens:,} cached ones", source),
+                   f"{q.suffix_tokens} tokens after {q.prefix_tokens:,} cached ones: "
+                   f"{p.suffix_words}",
+                   source),
             Figure("least_bytes_per_s", "Least useful bandwidth", least, "bytes/s", basis,
                    f"{per_token:,.0f} B / ({p.saved_s:.4g} s / {q.prefix_tokens:,})",
                    "bytes per token over prefill seconds per token"),
@@ -224,7 +237,7 @@ def _reuse(q: CacheQuestion, p: _Parts) -> Section:
     )  # fmt: skip
 
 
-def _tiers(q: CacheQuestion, steps: StepCosts, rows: list[dict[str, Cell]]) -> Section:
+def _tiers(q: CacheQuestion, steps: RooflineModel, rows: list[dict[str, Cell]]) -> Section:
     basis = q.setup.basis
     columns = [
         Column("tier", "Tier"),
@@ -283,6 +296,8 @@ def _hit_rates(q: CacheQuestion, p: _Parts, random: float, aware: float, warm: f
         for capacity in capacities
     )
     queried = q.prefix_tokens + q.suffix_tokens
+    distinct = distinct_items(zipf(q.prefixes, q.exponent), q.requests)
+    most = infinite_cache_hit_rate(distinct, q.requests)
     expected = random * warm + (1 - random) * p.full_s
     return Section(
         "How often a hit comes",
@@ -295,6 +310,9 @@ def _hit_rates(q: CacheQuestion, p: _Parts, random: float, aware: float, warm: f
                    basis, "sum of p (1 - exp(-p T_C)), each first request a miss", "Che"),
             Figure("request_hit_rate_by_prefix", "Requests that hit, routed by prefix", aware,
                    "fraction", basis, "one cache of all replicas' capacity", "Che"),
+            Figure("most_hit_rate", "Most that a cache of any size can hit", most, "fraction",
+                   Basis.ASSUMED, f"1 - {distinct:,.0f} different prefixes / {q.requests:,} "
+                   "requests", "each misses once"),
             Figure("token_hit_rate", "Tokens that hit, routed at random",
                    random * q.prefix_tokens / queried, "fraction", basis,
                    f"{random:.4g} x {q.prefix_tokens:,} / {queried:,}",
@@ -357,7 +375,7 @@ def _loses(q: CacheQuestion, p: _Parts) -> Section:
     )
 
 
-def _fp8(steps: StepCosts) -> Section:
+def _fp8(steps: RooflineModel) -> Section:
     """FP8 KV: the overhead measured for R22, against what halving the reads saves here."""
     near, far = (steps.seconds(decode(1, context)) for context in (1024, 33_792))
     slope = (far - near) / 32_768

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from netgain.cost.bounds import count, positive
-from netgain.cost.chunking import ChunkChoice, choice_of, largest_chunk_tokens
+from netgain.cost.chunking import MOST_PROMPT_TOKENS, ChunkChoice, choice_of, largest_chunk_tokens
 from netgain.cost.planner.setup import Setup
 from netgain.cost.step_costs import prefill_s
 from netgain.errors import ConfigurationError
@@ -41,7 +41,7 @@ class ChunkQuestion:
 
     def __post_init__(self) -> None:
         """Raises `ConfigurationError` for empty traffic or no chunk."""
-        count("prompt_tokens", self.prompt_tokens)
+        count("prompt_tokens", self.prompt_tokens, most=MOST_PROMPT_TOKENS)
         count("batch", self.batch, least=0)
         count("context_tokens", self.context_tokens)
         positive("itl_s", self.itl_s)

@@ -6,12 +6,13 @@ from typing import Final
 
 from netgain.cost.collectives import Operation
 from netgain.cost.communication import collective, expert_exchange, send
+from netgain.cost.expert_traffic import RoutedToken, contiguous_placement, crossing_copies
 from netgain.cost.layout import Layout
 from netgain.cost.model_shape import Experts
 from netgain.cost.placement import Placement, described, place
 from netgain.cost.planner.setup import CollectiveSeconds, Setup
 from netgain.hardware.topology import Topology
-from netgain.report.document import Basis, Cell, Column, Section, Table
+from netgain.report.document import Basis, Cell, Column, Form, Section, Table
 
 _EXAMPLE_BYTES: Final = 64.0 * 2**20
 _VALUE_BYTES: Final = 2.0
@@ -79,7 +80,11 @@ def layout_section(topology: Topology, layout: Layout, launch_s: float) -> Secti
             "Without a model: one exchange of 64 MiB each. --model says how many bytes a step "
             "hands over, and what that is of the step.",
         ),
-        tables=(handoff_table("handoffs", ((described(layout), found, None),)), rank_table(placed)),
+        tables=(
+            handoff_table("handoffs", ((described(layout), found, None),)),
+            *copies_tables([layout]),
+            rank_table(placed),
+        ),
     )
 
 
@@ -103,6 +108,31 @@ def handoff_table(
             Column("share", "Of a step", "fraction", Basis.ASSUMED),
         ),
         tuple(row for layout in layouts for row in _rows(*layout)),
+    )
+
+
+def copies_tables(layouts: Sequence[Layout]) -> tuple[Table, ...]:
+    """Which copies of a token cross between expert ranks, on the smallest example; with EP only."""
+    if all(layout.ep == 1 for layout in layouts):
+        return ()
+    tokens = (RoutedToken("A", 0, (0, 2)), RoutedToken("B", 0, (1, 0)), RoutedToken("C", 1, (3, 1)))
+    rank_of = contiguous_placement(experts=4, ranks=2)
+    crossing = {copy.token: copy for copy in crossing_copies(tokens, rank_of)}
+
+    def told(token: RoutedToken) -> str:
+        copy = crossing.get(token.name)
+        return f"on rank {token.home_rank}, experts {' and '.join(map(str, token.experts))}: " + (
+            f"one copy crosses to rank {copy.target}" if copy else "nothing crosses"
+        )
+
+    return (
+        Table(
+            "copies",
+            "Dispatch of three tokens: experts 0 and 1 on rank 0, 2 and 3 on rank 1",
+            (Column("token", "Token"), Column("copies", "What crosses")),
+            tuple({"token": token.name, "copies": told(token)} for token in tokens),
+            Form.NOTES,
+        ),
     )
 
 

@@ -7,13 +7,15 @@ from typing import Final
 from netgain.cost.bounds import at_least_zero, count
 from netgain.cost.collectives import Operation
 from netgain.cost.communication import LAUNCH_S, CollectiveCost, collective, ways
-from netgain.cost.first_hypothesis import FirstLink, first_link
+from netgain.cost.first_look import deployment_of, first_link
 from netgain.cost.kv_bytes import kv_copies
 from netgain.cost.layout import Layout
+from netgain.cost.pipeline import decode_bubble, stage_layers, steady_bubble, training_bubble
 from netgain.cost.placement import described, place, propose
 from netgain.cost.planner.layout_handoffs import (
     Handoff,
     carried_by,
+    copies_tables,
     handoff_table,
     handoffs,
     layout_section,
@@ -140,6 +142,7 @@ def _links(question: LinksQuestion) -> Section:
         near, far = (topology.path(first, other) for other in (topology.devices[1], last))
         domains = topology.fastest_domains()
         peers = len(topology.machine_devices(first)) - 1
+        half, cut = len(topology.devices) // 2, topology.bisection_bytes_per_s()
         figures += [
             Figure(
                 "pair_bytes_per_s",
@@ -171,10 +174,11 @@ def _links(question: LinksQuestion) -> Section:
             Figure(
                 "bisection_bytes_per_s",
                 "Between the two halves, one way",
-                topology.bisection_bytes_per_s(),
+                cut,
                 "bytes/s",
                 Basis.ASSUMED,
-                "largest flow from the first half of the devices to the second",
+                f"largest flow from the first {half} devices to the other "
+                f"{len(topology.devices) - half}: {half} x {cut / half / 1e9:.4g} GB/s",
             ),
             Figure(
                 "fast_domain_devices",
@@ -458,7 +462,7 @@ def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str],
     machines = len(
         {rank.device.split(".")[0] for rank in proposal.placement.ranks if rank.data == 0}
     )
-    link = first_link(question.devices_per_model, machines)
+    look = first_link(deployment_of(question.devices_per_model, machines))
     copies = kv_copies(setup.shape, proposal.layout)
     if copies is not None:
         doubts.append(copies)
@@ -484,8 +488,8 @@ def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str],
     section = Section(
         f"Laying out {setup.shape.name}",
         text=(
-            f"First link to examine: {link.value}."
-            + (" Independent replicas exchange nothing." if link is FirstLink.PCIE else ""),
+            f"First link to examine: {look.first}{f' and {look.also}' if look.also else ''}: "
+            f"{look.why}.",
             f"A decode step of {question.batch} sequences in all at context "
             f"{question.context_tokens}, each replica and stage taking its share.",
         ),
@@ -501,6 +505,8 @@ def _layouts(question: LinksQuestion, setup: Setup) -> tuple[Section, list[str],
         tables=(
             handoff_table("handoffs", crossings),
             _tried_table(tried, proposal.layout, question.wanted),
+            *copies_tables([t.layout for t in shown]),
+            *_pipeline_tables(setup, [t.layout for t in shown if t.layout.pp > 1]),
             rank_table(proposal.placement),
         ),
     )  # fmt: skip
@@ -583,6 +589,39 @@ def _tried_table(tried: list[_Tried], proposed: Layout, wanted: Layout | None) -
             for t in tried
         ),
     )  # fmt: skip
+
+
+def _pipeline_tables(setup: Setup, layouts: list[Layout]) -> tuple[Table, ...]:
+    """What stages wait for each other, by layers; nothing where no layout has stages."""
+    if not layouts:
+        return ()
+    rows: list[dict[str, Cell]] = []
+    for layout in layouts:
+        stages = stage_layers(setup.shape.layers, layout.pp)
+        rows.append(
+            {
+                "layout": described(layout),
+                "layers": ", ".join(map(str, stages)),
+                "alone": decode_bubble(layout.pp, 1),
+                "filled": steady_bubble([float(layers) for layers in stages]),
+                "once": training_bubble(layout.pp, layout.pp),
+            }
+        )
+    return (
+        Table(
+            "pipeline",
+            "Pipeline stages: the share of their time that they idle. A hypothesis: requests "
+            "differ in length, idle time measured per stage decides",
+            (
+                Column("layout", "Layout"),
+                Column("layers", "Layers of the stages"),
+                Column("alone", "One batch in flight", "fraction", Basis.ASSUMED),
+                Column("filled", "A batch for every stage", "fraction", Basis.ASSUMED),
+                Column("once", "The same, filled and drained once", "fraction", Basis.ASSUMED),
+            ),
+            tuple(rows),
+        ),
+    )
 
 
 def _note(tried: _Tried, proposed: Layout, wanted: Layout | None) -> str:

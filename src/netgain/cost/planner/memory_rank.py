@@ -7,6 +7,7 @@ from netgain.cost.memory import (
     MemoryQuestion,
     chips_for_one_model,
     plan_memory,
+    reserve_parts,
     with_serving,
 )
 from netgain.cost.planner.memory_ask import layout_text
@@ -45,6 +46,7 @@ def rank_section(q: MemoryQuestion, plan: MemoryPlan) -> Section:
         ),
         ("margin (1 - utilisation)", plan.memory_bytes - plan.budget_bytes, Basis.EXACT),
     )
+    context, buffers = reserve_parts(q.device, q.layout)
     figures = [
         Figure(
             "memory_bytes", "Memory of one device", plan.memory_bytes, "bytes",
@@ -66,9 +68,8 @@ def rank_section(q: MemoryQuestion, plan: MemoryPlan) -> Section:
         ),
         Figure(
             "reserve_bytes", "Runtime reserve", plan.reserve_bytes, "bytes", Basis.ASSUMED,
-            "context, graphs and workspaces" + (
-                ", collective buffers" if q.layout.tp * q.layout.pp > 1 else ""
-            ),
+            f"{context:,} B of context, graphs and workspaces"
+            + (f" + {buffers:,} B of collective buffers" if buffers else ""),
             "aiconfigurator: 3.5 GiB and 342-392 MiB; LLMServingSim: 1.6 GiB on a 24 GB card",
         ),
         Figure(

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import accumulate
+from typing import Final, TypeAlias
 
 from netgain.cost.bounds import count, fraction, positive
-from netgain.cost.chunking import choice_of, largest_chunk_tokens
+from netgain.cost.chunking import MOST_PROMPT_TOKENS, choice_of, largest_chunk_tokens
 from netgain.cost.disaggregation import (
     FULL_LINK,
     Situation,
@@ -22,12 +23,17 @@ from netgain.cost.disaggregation import (
     unified_pool,
 )
 from netgain.cost.kv_bytes import kv_copies
-from netgain.cost.kv_transfer import descriptors, handoff_s, visible_by_layer_s
+from netgain.cost.kv_transfer import (
+    descriptors,
+    handoff_s,
+    visible_by_chunk_s,
+    visible_by_layer_s,
+)
 from netgain.cost.planner.setup import Setup
 from netgain.cost.planner.step_words import step_words
 from netgain.cost.queueing import Service, wait_quantile_s
 from netgain.cost.step_costs import prefill_s
-from netgain.cost.step_work import decode
+from netgain.cost.step_work import decode, prefill
 from netgain.report.document import (
     Axis,
     Basis,
@@ -41,6 +47,10 @@ from netgain.report.document import (
     Series,
     Table,
 )
+
+_MOST_INSTANCES: Final = 256
+_MOST_SEQUENCES: Final = 8192
+_MOST_SPLITS: Final = 32
 
 _Latency: TypeAlias = Callable[[float], tuple[float, float]]
 
@@ -75,7 +85,10 @@ class PDQuestion:
         """Raises `ConfigurationError` for empty or negative traffic."""
         for name in ("rate_per_s", "link_bytes_per_s", "ttft_s", "itl_s"):
             positive(name, getattr(self, name))
-        for name in ("prompt_tokens", "output_tokens", "instances", "batch", "chunk_tokens"):
+        count("instances", self.instances, most=_MOST_INSTANCES)
+        count("batch", self.batch, most=_MOST_SEQUENCES)
+        count("prompt_tokens", self.prompt_tokens, most=MOST_PROMPT_TOKENS)
+        for name in ("output_tokens", "chunk_tokens"):
             count(name, getattr(self, name))
         count("block_tokens", self.block_tokens)
         fraction("outside_share", self.outside_share)
@@ -94,10 +107,13 @@ class _Parts:
     records: int
     transfer_s: float
     visible_s: float
+    by_chunk_s: float
+    chunks: int
     link_use: float
     prefill_per_s: float
     decode_per_s: float
     use_words: str
+    prefill_words: str
     step_words: str
 
 
@@ -152,25 +168,34 @@ def plan_pd(question: PDQuestion) -> Report:
 
 def _parts(q: PDQuestion) -> _Parts:
     steps = q.setup.steps()
-    prefill = prefill_s(steps, 0, q.prompt_tokens)
+    whole_s = prefill_s(steps, 0, q.prompt_tokens)
     step = steps.seconds(decode(q.batch, q.context_tokens))
     kv = q.setup.kv_bytes(q.prompt_tokens)
     records = descriptors(q.prompt_tokens, q.block_tokens, q.setup.shape.layers, q.joined_layers)
     moved = handoff_s(kv, q.link_bytes_per_s, q.descriptor_s, records)
+    whole, rest = divmod(q.prompt_tokens, q.chunk_tokens)
+    chunks = [q.chunk_tokens] * whole + [rest] * (rest > 0)
+    chunk_s = [
+        prefill_s(steps, sum_before, tokens)
+        for tokens, sum_before in zip(chunks, accumulate([0, *chunks]), strict=False)
+    ]
     # Every prefill instance has its own way out: the traffic of each is what its link carries.
-    per_link = min(q.rate_per_s / max(1, q.instances // 2), 1 / prefill)
+    per_link = min(q.rate_per_s / max(1, q.instances // 2), 1 / whole_s)
     use = f"{kv:,} B x {per_link:.4g}/s / {q.link_bytes_per_s / 1e9:.4g} GB/s"
     return _Parts(
-        prefill,
+        whole_s,
         step,
         kv,
         records,
         moved,
-        visible_by_layer_s(moved, prefill, q.setup.shape.layers),
+        visible_by_layer_s(moved, whole_s, q.setup.shape.layers),
+        visible_by_chunk_s(moved, chunk_s, chunks),
+        len(chunks),
         link_use(kv, per_link, q.link_bytes_per_s),
-        prefill_rate_per_s(prefill),
+        prefill_rate_per_s(whole_s),
         decode_rate_per_s(q.batch, step, q.output_tokens),
         f"{use}, half of the instances prefilling; too full from {FULL_LINK:.0%}",
+        step_words(steps.estimate(prefill(q.prompt_tokens))),
         step_words(steps.estimate(decode(q.batch, q.context_tokens))),
     )
 
@@ -201,7 +226,7 @@ def _rates(q: PDQuestion, p: _Parts) -> Section:
         "Rates of one instance, and the balance",
         figures=(
             Figure("prefill_s", f"Prefill of {q.prompt_tokens:,} tokens", p.prefill_s, "s", basis,
-                   "sum over operations of max(FLOPs / rate, bytes / bandwidth)", source),
+                   p.prefill_words, source),
             Figure("decode_step_s", f"Decode step at batch {q.batch}", p.step_s, "s", basis,
                    f"context {q.context_tokens:,} each: {p.step_words}", source),
             Figure("prefill_per_s", "Prefills/s of one instance", p.prefill_per_s, "requests/s",
@@ -241,6 +266,10 @@ def _handoff(q: PDQuestion, p: _Parts) -> Section:
             Figure("visible_handoff_s", "Of it visible under layer overlap", p.visible_s, "s",
                    basis, f"max({p.transfer_s * 1e3:.4g} / {q.setup.shape.layers}, "
                    f"{p.transfer_s * 1e3:.4g} - {p.prefill_s * 1e3:.4g} x (L - 1) / L) ms", source),
+            Figure("visible_by_chunk_s", f"Visible if sent by chunks of {q.chunk_tokens:,}",
+                   p.by_chunk_s, "s", basis,
+                   f"{p.chunks} chunks, each sent once it is made and the link is free; the last "
+                   "hides behind nothing", source),
             Figure("link_use", "Use of a prefill instance's link", p.link_use, "fraction", basis,
                    p.use_words,
                    "SPEC 11: 1.2 GiB x 8/s over 12 GiB/s is 80 %"),
@@ -270,11 +299,12 @@ def _rows(q: PDQuestion, p: _Parts) -> list[dict[str, Cell]]:
             "bound": f"chunks of {chunk}",
             "ttft": ttft,
             "itl": itl,
+            "itl_mean": pool.mean_itl_s,
             "idle": None,
             "goodput": _goodput(q, pool.requests_per_s, together),
         }
     ]
-    for x, y in splits(q.instances):
+    for x, y in _shown_splits(q, p):
         rates = pool_rates(x, y, p.prefill_per_s, p.decode_per_s, p.kv_bytes, q.link_bytes_per_s)
 
         def apart(rate: float, x: int = x, y: int = y) -> tuple[float, float]:
@@ -290,11 +320,24 @@ def _rows(q: PDQuestion, p: _Parts) -> list[dict[str, Cell]]:
                 "bound": rates.bound_by,
                 "ttft": ttft,
                 "itl": itl,
+                "itl_mean": p.step_s,
                 "idle": rates.idle,
                 "goodput": _goodput(q, rates.requests_per_s, apart),
             }
         )
     return rows
+
+
+def _shown_splits(q: PDQuestion, p: _Parts) -> list[tuple[int, int]]:
+    """Every split of few instances; of many some evenly apart, and those about the balance."""
+    every = list(splits(q.instances))
+    if len(every) <= _MOST_SPLITS:
+        return every
+    prefill_share = p.decode_per_s / (p.decode_per_s + p.prefill_per_s)
+    balanced = round(prefill_share * q.instances)
+    apart = {1 + place * (len(every) - 1) // (_MOST_SPLITS - 1) for place in range(_MOST_SPLITS)}
+    chosen = apart | set(range(balanced - 2, balanced + 3))
+    return [(x, y) for x, y in every if x in chosen]
 
 
 def _goodput(q: PDQuestion, most: float, times: _Latency) -> float:
@@ -334,6 +377,7 @@ def _compared(q: PDQuestion, rows: list[dict[str, Cell]]) -> Section:
                     Column("bound", "Bound by"),
                     Column("ttft", "TTFT p95", "s", basis),
                     Column("itl", "ITL p95", "s", basis),
+                    Column("itl_mean", "ITL mean", "s", basis),
                     Column("idle", "Idle at most rate", "fraction", basis),
                     Column("goodput", "Within both SLOs", "requests/s", basis),
                 ),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from netgain.cost.floors import step_floor
+from netgain.cost.intensity import matmul_intensity
 from netgain.cost.kv_bytes import kv_copies
 from netgain.cost.layout import ONE_DEVICE, Layout
 from netgain.cost.memory import MemoryQuestion, chips_for_one_model
@@ -34,6 +35,7 @@ from netgain.report.document import (
     Chart,
     Column,
     Figure,
+    Form,
     Mark,
     Report,
     Section,
@@ -260,7 +262,50 @@ def _roof_section(ask: RooflineAsk, model: RooflineModel) -> Section:
     return Section(
         "The roof",
         figures=tuple(figures),
-        tables=(Table("memory_levels", "Levels of memory", columns, tuple(rows)),),
+        tables=(
+            Table("memory_levels", "Levels of memory", columns, tuple(rows)),
+            _layer_table(ask, crossover),
+            *_conflict_tables(device),
+        ),
+    )
+
+
+def _conflict_tables(device: Device) -> tuple[Table, ...]:
+    """Where other sources print other values: nothing that makes the answer doubtful."""
+    if not device.conflicts:
+        return ()
+    return (
+        Table(
+            "conflicts",
+            "Where sources differ",
+            (Column("device", "Device"), Column("note", "Note")),
+            tuple({"device": device.name, "note": note} for note in device.conflicts),
+            Form.NOTES,
+        ),
+    )
+
+
+def _layer_table(ask: RooflineAsk, crossover: float) -> Table:
+    """One square product of the model's width by tokens: why prefill climbs and decode does not."""
+    hidden = ask.shape.hidden
+    tokens = sorted({1, *ask.batches, *ask.prompts})
+    each = ask.weights.bytes
+    return Table(
+        "layer_intensity",
+        f"One product of tokens x {hidden:,} by {hidden:,} x {hidden:,}, {each:.3g} bytes a value",
+        (
+            Column("tokens", "Tokens", "", Basis.EXACT),
+            Column("intensity", "Intensity", "FLOP/byte", Basis.EXACT),
+            Column("of_crossover", "Of the crossover", "ratio", Basis.ASSUMED),
+        ),
+        tuple(
+            {
+                "tokens": rows,
+                "intensity": (intensity := matmul_intensity(rows, hidden, hidden, each)),
+                "of_crossover": intensity / crossover,
+            }
+            for rows in tokens
+        ),
     )
 
 
@@ -415,7 +460,6 @@ def _warnings(ask: RooflineAsk) -> list[str]:
         found += unchecked_links(ask.topology)
     if ask.device.low_confidence:
         found.append(f"{ask.device.name}: some values are from memory, unchecked.")
-    found += ask.device.conflicts
     return found
 
 

@@ -15,12 +15,17 @@ from netgain.cost.precision import WeightFormat
 from netgain.cost.roofline import RooflineModel
 from netgain.cost.speculation import (
     IterationTimes,
+    acceptance_for,
+    acceptance_of,
+    acceptance_per_token,
     batch_speed_up,
     best_depth,
     break_even_acceptance,
     break_even_batch,
+    gain_exists,
     gaining_batches,
     rejected_tokens,
+    residual,
     tokens_per_iteration,
     tokens_per_iteration_measured,
 )
@@ -34,6 +39,7 @@ from netgain.report.document import (
     Chart,
     Column,
     Figure,
+    Form,
     Report,
     Section,
     Series,
@@ -108,6 +114,19 @@ def _measured_words(conditional: tuple[float, ...], depth: int) -> str:
     return " + ".join(["1", *products])
 
 
+def acceptance_of_length(accepted_tokens: float, depth: int) -> float:
+    """The acceptance per draft at which `accepted_tokens` of `depth` drafts are kept on average.
+
+    Raises `ConfigurationError` for a length outside 0..depth.
+    """
+    if not 0 <= accepted_tokens <= count("depth", depth):
+        raise ConfigurationError(
+            f"accepted length is {accepted_tokens:g}: give 0 to {depth}, the drafts of an "
+            "iteration, without the target's own token"
+        )
+    return acceptance_for(accepted_tokens + 1.0, depth)
+
+
 class _Times:
     """Times of iterations, each step computed once."""
 
@@ -168,8 +187,10 @@ def plan_spec(question: SpecQuestion) -> Report:
         _grid(question, times),
         _costs(question, times),
         _loses(question, times, turn),
+        _rule(),
     )
-    verdict = [_answer(question, best, gain, asked)]
+    each = times.of(question.batch, question.depth)
+    verdict = [_answer(question, best, gain, asked, each.draft_s / each.decode_s)]
     first = next(iter(gaining_batches(times.at_depth(question.depth))), 1)
     if first > 1:
         verdict.append(
@@ -195,12 +216,20 @@ def plan_spec(question: SpecQuestion) -> Report:
     )
 
 
-def _answer(question: SpecQuestion, best: int, gain: float, asked: float) -> str:
+def _answer(
+    question: SpecQuestion, best: int, gain: float, asked: float, draft_ratio: float
+) -> str:
     at = f"At batch {question.batch}"
     if best == 0:
-        return (
+        said = (
             f"{at} no depth gains: leave speculation off (depth {question.depth} would be "
             f"{asked:.2f} times as fast)."
+        )
+        if question.conditional or gain_exists(question.acceptance, draft_ratio):
+            return said
+        return (
+            f"{said} None can: acceptance {question.acceptance:.3g} is not above the "
+            f"{draft_ratio:.3g} plain steps that a draft takes."
         )
     said = f"{at} depth {best} is best: {gain:.2f} times the output tokens per second"
     if best == question.depth:
@@ -399,6 +428,35 @@ def _loses(question: SpecQuestion, times: _Times, turn: int | None) -> Section:
                    f"{times.of(saturated, question.depth).step_ratio(question.depth):.4g}", source),
         ),
     )  # fmt: skip
+
+
+def _rule() -> Section:
+    """Why the text stays the target's, on the smallest example."""
+    target, draft = (0.5, 0.5), (0.8, 0.2)
+    kept = acceptance_per_token(target, draft)
+    rejected = 1.0 - acceptance_of(target, draft)
+    redrawn = residual(target, draft)
+    rows = tuple(
+        {
+            "token": token,
+            "why": f"drafted {q:.3g} x accepted min(1, {p:g} / {q:g}) = {rate:.4g}, and rejected "
+            f"{rejected:.3g} x redrawn {again:.3g}: {q * rate + rejected * again:.3g} in all, as "
+            f"the target says ({p:g})",
+        }
+        for token, p, q, rate, again in zip("AB", target, draft, kept, redrawn, strict=True)
+    )
+    return Section(
+        "Why the distribution stays the target's",
+        tables=(
+            Table(
+                "acceptance_rule",
+                "Two tokens, target 0.5 and 0.5, drafter 0.8 and 0.2",
+                (Column("token", "Token"), Column("why", "How often it comes out")),
+                rows,
+                Form.NOTES,
+            ),
+        ),
+    )
 
 
 def _warnings(question: SpecQuestion) -> tuple[str, ...]:
