@@ -89,6 +89,29 @@ def test_where_runs_do_not_tell_the_next_is_twice_as_long() -> None:
     assert answer.rate > TRUE_RATE * 0.75
 
 
+def test_a_limits_own_share_is_told_by_all_runs_together() -> None:
+    # 25 answers in time, each run, are too few to show a share of 90 %; 50 and 100 are enough.
+    level = ServiceLevel((Limit(Objective.TTFT, 2.0, share=0.9),), attainment=0.9)
+
+    def measure(ask: Ask) -> RunMetrics:
+        run, records = poisson_run(ask.rate, 25.0, ask.repeat, 1 / CAPACITY, tokens=2)
+        return run_metrics(run, records, slo=level)
+
+    limits = SearchLimits(first=1, highest=1, duration_s=25, most_runs=4, confirming=1)
+    answer = search(measure, limits)
+    assert answer.outcome is Outcome.NEVER_MISSED
+    assert answer.runs <= 3
+    tighter = ServiceLevel((Limit(Objective.TTFT, 2.0, share=0.999),), attainment=0.9)
+
+    def short(ask: Ask) -> RunMetrics:
+        run, records = poisson_run(ask.rate, 25.0, ask.repeat, 1 / CAPACITY, tokens=2)
+        return run_metrics(run, records, slo=tighter)
+
+    undecided = search(short, limits).curve[-1]
+    assert undecided.verdict is Verdict.UNDECIDED
+    assert "own share" in undecided.reason
+
+
 def test_every_run_has_its_own_seed() -> None:
     seeds: list[int] = []
     answer = search(queue(seeds), SearchLimits(first=4, duration_s=20, precision=0.5))

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from netgain.lab.metrics.estimate import LEVEL, Estimate, wilson
-from netgain.lab.metrics.goodput import Met
+from netgain.lab.metrics.goodput import Met, judge
 from netgain.lab.metrics.run_metrics import Latency, RunMetrics
 from netgain.lab.metrics.saturation import Load, drift_probability
 
@@ -31,12 +31,21 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """How many of so many requests did, worth `trials` independent ones."""
+
+    good: float
+    requests: int
+    trials: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunAtRate:
     """What the search keeps of one run.
 
     `good` of `requests`, worth `trials` independent ones; `late_good` of `late` in the window's
-    later half; `limits_met` whether the limits with shares of their own were met. `latency` holds
-    the values and intervals of the curve's percentiles, keyed by latency and percentile.
+    later half; `own` what was seen of each limit with a share of its own, and that share.
+    `latency` holds the curve's percentiles, keyed by latency and percentile.
     """
 
     rate: float
@@ -49,7 +58,7 @@ class RunAtRate:
     trials: float
     late_good: int
     late: int
-    limits_met: Met
+    own: tuple[tuple[Seen, float], ...]
     goodput: float
     offered: float
     output_tokens_per_s: float
@@ -59,7 +68,7 @@ class RunAtRate:
     def of(cls, rate: float, repeat: int, metrics: RunMetrics) -> "RunAtRate":
         """From the metrics of a run at `rate`, which must have been computed with the SLO."""
         goodput = metrics.goodput
-        own = [] if goodput is None else [a.met for a in goodput.limits if a.met is not None]
+        limits = () if goodput is None else goodput.limits
         return cls(
             rate=rate,
             repeat=repeat,
@@ -71,7 +80,11 @@ class RunAtRate:
             trials=0.0 if goodput is None else goodput.trials,
             late_good=0 if goodput is None else goodput.late[0],
             late=0 if goodput is None else goodput.late[1],
-            limits_met=Met.NO if Met.NO in own else Met.UNCLEAR if Met.UNCLEAR in own else Met.YES,
+            own=tuple(
+                (Seen(a.share.value * a.applies if a.applies else 0, a.applies, a.trials), share)
+                for a in limits
+                if (share := a.limit.share) is not None
+            ),
             goodput=0.0 if goodput is None else goodput.rate.value,
             offered=metrics.throughput.offered.value,
             output_tokens_per_s=metrics.throughput.output_tokens.value,
@@ -127,11 +140,11 @@ class RatePoint:
         Meets: the whole attainment interval at or above the demand, the later halves on average too
         (a queue that fills slowly shows there first), and neither half of the runs rising nor all
         their queues together drifting. Misses: the whole interval below the demand, a limit's own
-        share missed in half the runs, or the server saturated. Either takes `fewest_runs` runs;
+        share missed, or the server saturated. Either takes `fewest_runs` runs;
         only a rate at which not even half the demand is reached misses at once.
         """
         heard = [run for run in runs if run.valid]
-        attainment = pooled_attainment(heard)
+        attainment = pooled([Seen(run.good, run.requests, run.trials) for run in heard])
         saturated = _saturated(heard)
         if not heard and len(runs) >= fewest_runs:
             verdict, reason = Verdict.NOT_OFFERED, "the load generator lagged in every run"
@@ -140,7 +153,7 @@ class RatePoint:
         return cls(rate, tuple(runs), demanded, verdict, reason, attainment, saturated)
 
 
-def pooled_attainment(runs: Sequence[RunAtRate]) -> Estimate:
+def pooled(runs: Sequence[Seen]) -> Estimate:
     """Good / all over runs, with the interval described in `RatePoint`."""
     requests = sum(run.requests for run in runs)
     if not requests:
@@ -155,6 +168,12 @@ def pooled_attainment(runs: Sequence[RunAtRate]) -> Estimate:
         trials /= max(1.0, apart / ((len(runs) - 1) * variance))
     low, high = wilson(share, trials, NormalDist().inv_cdf((1 + LEVEL) / 2))
     return Estimate(share, low, high)
+
+
+def _own_shares(runs: Sequence[RunAtRate]) -> set[Met]:
+    """Of the limits that have one, over all runs."""
+    by_limit = zip(*(run.own for run in runs if run.own), strict=True)
+    return {judge(pooled([seen for seen, _ in limit]), limit[0][1]) for limit in by_limit}
 
 
 def _saturated(runs: Sequence[RunAtRate]) -> bool:
@@ -185,7 +204,8 @@ def _verdict(
         return Verdict.MISSES, "the server saturated: its queue grew as long as the load lasted"
     if high < demanded:
         return Verdict.MISSES, spoken
-    if _half(run.limits_met is Met.NO for run in runs):
+    own = _own_shares(runs)
+    if Met.NO in own:
         return Verdict.MISSES, "a limit's own share was missed"
     if low < demanded:
         return Verdict.UNDECIDED, f"{spoken}: too few requests to tell"
@@ -195,7 +215,7 @@ def _verdict(
         return Verdict.UNDECIDED, f"attainment falls to {late_share:.1%} in the later halves"
     if _half(run.load in (Load.RISING, Load.SATURATED) for run in runs):
         return Verdict.UNDECIDED, "latency or queue still rose over the runs"
-    if _half(run.limits_met is not Met.YES for run in runs):
+    if Met.UNCLEAR in own:
         return Verdict.UNDECIDED, "too few requests to tell a limit's own share"
     return Verdict.MEETS, spoken
 

@@ -35,6 +35,7 @@ class Met(StrEnum):
 class Attainment:
     """One limit: how many requests it applied to, and the share of them that met it.
 
+    `trials`: the number of independent requests that share is worth.
     `met`: None when the limit has no share of its own. `good_enough`: the share whose latency was
     at most the limit's floor, for whom faster earns nothing; None when it has none.
     """
@@ -42,6 +43,7 @@ class Attainment:
     limit: Limit
     applies: int
     share: Estimate
+    trials: float
     met: Met | None
     good_enough: Estimate | None = None
 
@@ -94,13 +96,14 @@ class Goodput:
             applies, meets = _meets(limit, limit.limit_s, columns, times, token_gaps)
             good = good & (meets | ~applies)
             concerned = counted & applies
-            limit_share = _share_of(meets, concerned, columns, blocks)
-            met = None if limit.share is None else _judge(limit_share, limit.share)
+            limit_share, limit_trials = _share_of(meets, concerned, columns, blocks)
+            met = None if limit.share is None else judge(limit_share, limit.share)
             enough = None
             if limit.good_enough_s is not None:
                 _, within = _meets(limit, limit.good_enough_s, columns, times, token_gaps)
-                enough = _share_of(within, concerned, columns, blocks)
-            limits.append(Attainment(limit, int(concerned.sum()), limit_share, met, enough))
+                enough, _ = _share_of(within, concerned, columns, blocks)
+            applied = int(concerned.sum())
+            limits.append(Attainment(limit, applied, limit_share, limit_trials, met, enough))
         ones = good[counted].astype(np.float64)
         attainment, trials = share(ones, start_s, blocks)
         later = start_s >= (window.from_s + window.to_s) / 2
@@ -109,7 +112,7 @@ class Goodput:
             level=level,
             rate=rate_estimate(per_block, blocks.length_s),
             attainment=attainment,
-            met=_all_met([_judge(attainment, level.attainment), *(a.met for a in limits)]),
+            met=_all_met([judge(attainment, level.attainment), *(a.met for a in limits)]),
             good=int(ones.sum()),
             requests=int(counted.sum()),
             trials=trials,
@@ -120,9 +123,8 @@ class Goodput:
 
 def _share_of(
     met: BoolArray, among: BoolArray, columns: RequestColumns, blocks: TimeBlocks
-) -> Estimate:
-    found, _ = share(met[among].astype(np.float64), columns.start_s[among], blocks)
-    return found
+) -> tuple[Estimate, float]:
+    return share(met[among].astype(np.float64), columns.start_s[among], blocks)
 
 
 def _meets(
@@ -157,7 +159,8 @@ def _at_least(shares: FloatArray, least: float) -> BoolArray:
     return np.greater_equal(shares, least - 1e-9)
 
 
-def _judge(found: Estimate, demanded: float) -> Met:
+def judge(found: Estimate, demanded: float) -> Met:
+    """Whether the whole interval is at or above the demand, or below it."""
     if math.isnan(found.value) or found.low is None or found.high is None:
         return Met.UNCLEAR
     if found.low >= demanded:
