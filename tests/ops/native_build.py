@@ -33,6 +33,7 @@ class Unit(Protocol):
     """A compiled unit; `layout` is that of its quantised activations."""
 
     layout: Layout
+    matrix_unit: bool
 
     def call(self, name: str, *buffers: NDArray[np.generic]) -> None:
         """Calls a function of the unit; it reads and writes the C-contiguous arrays in place."""
@@ -48,6 +49,7 @@ class InstructionSet:
     flags: tuple[str, ...]
     needs: frozenset[str] = frozenset()
     layout: Layout = Layout.PLANES
+    matrix_unit: bool = False
 
     @property
     def emulated(self) -> bool:
@@ -80,10 +82,11 @@ INSTRUCTION_SETS: Final = (
     ),
     InstructionSet(
         "amx",
-        "vector_avx512.h",
+        "tiles_amx.h",
         "dot_amx.h",
         _flags("amx"),
-        frozenset({"avx512_vnni", "avx512_bf16", "avx512vbmi", "amx_int8", "amx_bf16"}),
+        frozenset({"avx512_vnni", "avx512_bf16", "avx512vbmi", "gfni", "amx_int8", "amx_bf16"}),
+        matrix_unit=True,
     ),
     InstructionSet(
         "neon",
@@ -128,7 +131,7 @@ def built_unit(source: str, isa: InstructionSet, folder: Path) -> Iterator[Unit]
     target = folder / f"{source}_{isa.name}"
     if not isa.emulated:
         _compile([*command, "-shared", "-o", str(target)])
-        yield _LoadedUnit(ctypes.CDLL(str(target)), isa.layout)
+        yield _LoadedUnit(ctypes.CDLL(str(target)), isa.layout, isa.matrix_unit)
         return
     _compile([*command, str(UNITS / "pipe_main.cpp"), "-static", "-o", str(target)])
     unit = _PipedUnit([str(emulator), str(target)], isa.layout)
@@ -166,8 +169,8 @@ def _processor_features() -> frozenset[str]:
 
 
 class _LoadedUnit:
-    def __init__(self, library: ctypes.CDLL, layout: Layout) -> None:
-        self.layout = layout
+    def __init__(self, library: ctypes.CDLL, layout: Layout, matrix_unit: bool) -> None:
+        self.layout, self.matrix_unit = layout, matrix_unit
         self._library = library
 
     def call(self, name: str, *buffers: NDArray[np.generic]) -> None:
@@ -178,6 +181,8 @@ class _LoadedUnit:
 
 
 class _PipedUnit:
+    matrix_unit = False
+
     def __init__(self, command: list[str], layout: Layout) -> None:
         self.layout = layout
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

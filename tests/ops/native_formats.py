@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 FP32, BF16, FP16, Q8_0, Q4_0, Q4_1 = range(6)
 TILE: Final = 16
 BLOCK: Final = 32
+SCALED: Final = 2
+"""Blocks of an activation that share a scale."""
 ROW_GROUP: Final = 16
+SUM_TILE: Final = 16
 LARGEST: Final = 2039
 """Of a quantised activation."""
 WORD_ORDER: Final = np.array([0, 2, 1, 3]) + 4 * np.arange(BLOCK // 4)[:, None]
@@ -51,8 +54,9 @@ class Quantized:
     layout: Layout
     values: NDArray[np.int8]
     scales: NDArray[np.float32]
-    sums: NDArray[np.int32]
+    offsets: NDArray[np.int32]
     scaled_sums: NDArray[np.float32]
+    sum_tiles: NDArray[np.uint32]
 
     @staticmethod
     def empty(rows: int, columns: int, layout: Layout) -> "Quantized":
@@ -65,21 +69,41 @@ class Quantized:
             np.full(grouped, 55, np.float32),
             np.full(grouped, 55, np.int32),
             np.full(grouped, 55, np.float32),
+            np.zeros((grouped[0], -(-blocks // SUM_TILE), ROW_GROUP, SUM_TILE), np.uint32),
         )
 
     def buffers(self) -> tuple[NDArray[np.generic], ...]:
         """As a unit takes them."""
-        return self.values, self.scales, self.sums, self.scaled_sums
+        return self.values, self.scales, self.offsets, self.scaled_sums, self.sum_tiles
 
     def by_row(self) -> tuple[NDArray[np.float64], ...]:
-        """Values [N, I]; scales, sums and scaled sums [N, B]. All fit doubles exactly."""
+        """Values [N, I]; scales, offsets and scaled sums [N, B]. All fit doubles exactly."""
         groups, blocks = self.scales.shape[:2]
         rows = groups * ROW_GROUP
         whole = self.layout.read(self.values)
         values_NI = whole.transpose(0, 2, 1, 3).reshape(rows, blocks * BLOCK)
-        others = self.scales, self.sums, self.scaled_sums
+        others = self.scales, self.offsets, self.scaled_sums
         others_NB = [each.transpose(0, 2, 1).reshape(rows, blocks) for each in others]
         return tuple(each[: self.rows].astype(np.float64) for each in (values_NI, *others_NB))
+
+    def tiled_sums(self) -> NDArray[np.uint32]:
+        """[N, B rounded up to tiles]."""
+        groups = len(self.sum_tiles)
+        by_row = self.sum_tiles.transpose(0, 2, 1, 3).reshape(groups * ROW_GROUP, -1)
+        return by_row[: self.rows]
+
+
+def nearest_bf16(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Ties to even."""
+    bits = values.view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + (bits >> 16 & 1)
+    return (rounded & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def twice_bf16(values: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Two bfloat16 side by side, of floats that are some."""
+    bits = values.view(np.uint32)
+    return bits | bits >> 16
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)

@@ -15,12 +15,15 @@ from tests.ops.native_formats import (
     Q4_0,
     Q4_1,
     Q8_0,
-    Layout,
+    SCALED,
+    SUM_TILE,
     Quantized,
+    nearest_bf16,
     packed_blocks,
+    twice_bf16,
 )
 
-OUTPUTS, BLOCKS = 37, 3
+OUTPUTS = 37
 
 
 @pytest.fixture(scope="module", params=(*INSTRUCTION_SETS, AVX_VNNI_DOTS), ids=lambda isa: isa.name)
@@ -34,64 +37,91 @@ def unit(
 class Weight:
     """Random blocks, the extremes of their integers among them."""
 
-    def __init__(self, weight_format: int) -> None:
+    def __init__(self, weight_format: int, blocks: int = 3) -> None:
         random = np.random.default_rng(weight_format)
+        self.blocks = blocks
         low, high = (-127, 127) if weight_format == Q8_0 else (0, 15)
         self.format = weight_format
-        q_OBK = random.integers(low, high + 1, (OUTPUTS, BLOCKS, BLOCK)).astype(np.int8)
+        q_OBK = random.integers(low, high + 1, (OUTPUTS, blocks, BLOCK)).astype(np.int8)
         q_OBK[0], q_OBK[1] = low, high
-        halves_OBX = random.uniform(0.01, 1, (OUTPUTS, BLOCKS, 1 + (weight_format == Q4_1)))
+        halves_OBX = random.uniform(0.01, 1, (OUTPUTS, blocks, 1 + (weight_format == Q4_1)))
         halves = halves_OBX.astype(np.float16)
         self.packed = packed_blocks(halves, q_OBK, weight_format)
         offset = 8 if weight_format == Q4_0 else 0
         wide = halves.astype(np.float64)
         meaning_OBK = wide[..., :1] * (q_OBK - offset) + wide[..., 1:].sum(-1)[..., None]
         self.meaning_OI = meaning_OBK.reshape(OUTPUTS, -1)
+        self.centres_OB = wide[..., 1] + 8 * wide[..., 0] if weight_format == Q4_1 else 0 * wide[..., 0]
+        """What a matrix unit multiplies with the sums."""
 
 
-def activations(rows: int, layout: Layout) -> tuple[Quantized, NDArray[np.float64]]:
-    """And what they mean [N, I]. The last two rows hold nothing but the ends of the range."""
+def activations(
+    rows: int, unit: Unit, blocks: int = 3
+) -> tuple[Quantized, NDArray[np.float64], NDArray[np.float64]]:
+    """And what they mean [N, I], and by how much at most their scaled sums [N, B] say otherwise.
+
+    The last two rows hold nothing but the ends of the range.
+    """
     random = np.random.default_rng(rows)
-    out = Quantized.empty(rows, BLOCKS * BLOCK, layout)
-    values_NBK = random.integers(-LARGEST, LARGEST + 1, (rows, BLOCKS, BLOCK)).astype(np.int32)
+    out = Quantized.empty(rows, blocks * BLOCK, unit.layout)
+    values_NBK = random.integers(-LARGEST, LARGEST + 1, (rows, blocks, BLOCK)).astype(np.int32)
     values_NBK[-1], values_NBK[-2:-1] = LARGEST, -LARGEST
-    scales_NB = random.uniform(0.01, 1, (rows, BLOCKS)).astype(np.float32)
+    pairs = random.uniform(0.01, 1, (rows, -(-blocks // SCALED))).astype(np.float32)
+    pairs[0, 0] = 1e-40  # denormal: zero to a matrix unit, and then to all that has to agree with it
+    scales_NB = np.repeat(pairs, SCALED, axis=1)[:, :blocks]
+    exact_NB = scales_NB * values_NBK.sum(-1).astype(np.float32)
+    sums_NB = nearest_bf16(exact_NB) if unit.matrix_unit else exact_NB
     for row in range(rows):
         at = row // 16, slice(None), row % 16
-        out.values[at] = layout.stored(values_NBK[row])
+        out.values[at] = unit.layout.stored(values_NBK[row])
         out.scales[at] = scales_NB[row]
-        out.sums[at] = values_NBK[row].sum(-1)
-        out.scaled_sums[at] = out.scales[at] * out.sums[at].astype(np.float32)
+        out.offsets[at] = -8 * values_NBK[row].sum(-1)
+        out.scaled_sums[at] = sums_NB[row]
+        if unit.matrix_unit:
+            tiled = np.pad(twice_bf16(sums_NB[row]), (0, -blocks % SUM_TILE))
+            out.sum_tiles[at] = tiled.reshape(-1, SUM_TILE)
     meaning_NBK = values_NBK.astype(np.float64) * scales_NB[..., None]
-    return out, meaning_NBK.reshape(rows, -1)
+    error_NB = np.abs(sums_NB.astype(np.float64) - exact_NB)
+    return out, meaning_NBK.reshape(rows, -1), error_NB
 
 
 def product(unit: Unit, weight: Weight, x: Quantized) -> NDArray[np.float32]:
     y_NO = np.full((x.rows, OUTPUTS), np.nan, np.float32)
-    sizes = np.array([weight.format, OUTPUTS, BLOCKS * BLOCK, x.rows], np.int64)
+    sizes = np.array([weight.format, OUTPUTS, weight.blocks * BLOCK, x.rows], np.int64)
     unit.call("linear", weight.packed, sizes, *x.buffers(), y_NO)
     return y_NO
 
 
 @pytest.mark.parametrize("weight_format", [Q8_0, Q4_0, Q4_1])
-@pytest.mark.parametrize("rows", [1, 2, 3, 8, 15, 16, 17, 33])
+@pytest.mark.parametrize("rows", [1, 2, 3, 8, 9, 15, 16, 17, 25, 32, 33, 48, 70])
+@pytest.mark.parametrize("blocks", [1, 2, 3, 17, 18])
 def test_products_are_exact_but_for_adding_the_blocks(
-    unit: Unit, weight_format: int, rows: int
+    unit: Unit, weight_format: int, rows: int, blocks: int
 ) -> None:
-    weight = Weight(weight_format)
-    x, x_NI = activations(rows, unit.layout)
+    weight = Weight(weight_format, blocks)
+    x, x_NI, sum_error_NB = activations(rows, unit, blocks)
     size_NO = np.abs(x_NI) @ np.abs(weight.meaning_OI.T)
+    # What a matrix unit makes of minima: 16 bits of each, times sums of 8 bits.
+    allowed_NO = 3e-7 * size_NO + 1e-30
+    if unit.matrix_unit:
+        allowed_NO += sum_error_NB @ np.abs(weight.centres_OB.T)
+        allowed_NO += np.abs(x_NI).reshape(rows, blocks, BLOCK).sum(-1) @ np.abs(weight.centres_OB.T) * 2**-15
     difference_NO = np.abs(product(unit, weight, x) - x_NI @ weight.meaning_OI.T)
-    assert (difference_NO / size_NO).max() < 3e-7
+    assert (difference_NO <= allowed_NO).all()
 
 
 @pytest.mark.parametrize("weight_format", [Q8_0, Q4_0, Q4_1])
-def test_a_row_has_the_same_bits_alone_and_among_others(unit: Unit, weight_format: int) -> None:
-    weight = Weight(weight_format)
-    x, _ = activations(21, unit.layout)
-    together_NO = product(unit, weight, x)
-    for row in range(x.rows):
-        alone = Quantized.empty(1, BLOCKS * BLOCK, unit.layout)
-        for ours, all_of_them in zip(alone.buffers(), x.buffers(), strict=True):
-            ours[0, :, 0] = all_of_them[row // 16, :, row % 16]
-        np.testing.assert_array_equal(product(unit, weight, alone)[0], together_NO[row])
+@pytest.mark.parametrize("blocks", [3, 34])
+def test_a_row_has_the_same_bits_alone_and_among_others(
+    unit: Unit, weight_format: int, blocks: int
+) -> None:
+    weight = Weight(weight_format, blocks)
+    # Two groups at once, one by itself, a begun one, and rows one by one, in each of these.
+    for rows in (70, 62, 53, 30, 21, 13, 5):
+        x, _, _ = activations(rows, unit, blocks)
+        together_NO = product(unit, weight, x)
+        for row in range(0, rows, 1 + rows // 16):
+            alone = Quantized.empty(1, blocks * BLOCK, unit.layout)
+            for ours, all_of_them in zip(alone.buffers(), x.buffers(), strict=True):
+                ours[0, :, 0] = all_of_them[row // 16, :, row % 16]
+            np.testing.assert_array_equal(product(unit, weight, alone)[0], together_NO[row])

@@ -22,9 +22,13 @@ from tests.ops.native_formats import (
     Q4_0,
     Q4_1,
     Q8_0,
+    SCALED,
+    SUM_TILE,
     Quantized,
+    nearest_bf16,
     packed_blocks,
     packed_dense,
+    twice_bf16,
 )
 
 KINDS = {
@@ -121,16 +125,21 @@ def test_quantising_rounds_to_the_nearest_of_4079_steps(
     x_NI[:, columns:] = np.nan
     out = quantize(unit, x_NI, columns)
     blocks = -(-columns // BLOCK)
-    padded = np.zeros((rows, blocks * BLOCK), np.float32)
+    padded = np.zeros((rows, (blocks + blocks % SCALED) * BLOCK), np.float32)
     padded[:, :columns] = x_NI[:, :columns]
-    x_NBK = padded.reshape(rows, blocks, BLOCK)
-    most_NB = np.abs(x_NBK).max(-1)
+    most_NP = np.abs(padded.reshape(rows, -1, SCALED * BLOCK)).max(-1)
+    most_NB = np.repeat(most_NP, SCALED, axis=1)[:, :blocks]
+    x_NBK = padded[:, : blocks * BLOCK].reshape(rows, blocks, BLOCK)
     scales_NB = most_NB * np.float32(1 / LARGEST)
     inverse_NB = np.divide(np.float32(LARGEST), most_NB, out=most_NB * 0, where=most_NB > 0)
     values_NBK = np.clip(np.rint(x_NBK * inverse_NB[..., None]), -LARGEST, LARGEST)
     sums_NB = values_NBK.sum(-1)
     scaled_sums_NB = scales_NB * sums_NB.astype(np.float32)
-    expected = values_NBK.reshape(rows, -1), scales_NB, sums_NB, scaled_sums_NB
+    if unit.matrix_unit:
+        scaled_sums_NB = nearest_bf16(scaled_sums_NB)
+        tiled = np.pad(twice_bf16(scaled_sums_NB), ((0, 0), (0, -blocks % SUM_TILE)))
+        np.testing.assert_array_equal(out.tiled_sums(), tiled)
+    expected = values_NBK.reshape(rows, -1), scales_NB, -8 * sums_NB, scaled_sums_NB
     for ours, exact in zip(out.by_row(), expected, strict=True):
         np.testing.assert_array_equal(ours, exact)
 
@@ -144,11 +153,11 @@ def test_quantised_numbers_are_off_by_half_a_step_at_most(unit: Unit) -> None:
 
 
 def test_a_block_of_zeros_stays_zero(unit: Unit) -> None:
-    x_NI = random_rows(2, 96)
-    x_NI[1, 32:64] = 0
-    out = quantize(unit, x_NI, 96)
-    assert not out.by_row()[0][1, 32:64].any()
-    assert [array[1, 1] for array in out.by_row()[1:]] == [0, 0, 0]
+    x_NI = random_rows(2, 160)
+    x_NI[1, 64:128] = 0
+    out = quantize(unit, x_NI, 160)
+    assert not out.by_row()[0][1, 64:128].any()
+    assert [array[1, 2:4].tolist() for array in out.by_row()[1:]] == [[0, 0]] * 3
     gain_I = np.ones(96, np.float32)
     assert not norm(unit, np.zeros((1, 96), np.float32), gain_I, 1e-5, 96).any()
 

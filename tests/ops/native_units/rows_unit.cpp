@@ -9,7 +9,8 @@ namespace {
 
 netgain::QuantizedRows quantized(Buffers buffers, int first, int64_t columns) {
   return {array<int8_t>(buffers, first), array<float>(buffers, first + 1), array<int32_t>(buffers, first + 2),
-          array<float>(buffers, first + 3), (columns + netgain::kBlock - 1) / netgain::kBlock};
+          array<float>(buffers, first + 3), (columns + netgain::kBlock - 1) / netgain::kBlock,
+          array<uint32_t>(buffers, first + 4)};
 }
 
 }  // namespace
@@ -23,7 +24,7 @@ NETGAIN_TEST void norm(Buffers buffers) {
   netgain::rms_norm(args, 0, sizes[0]);
 }
 
-// x, gain, eps, sizes (rows, x_stride, columns), then values, scales, sums, scaled sums
+// x, gain, eps, sizes (rows, x_stride, columns), then values, scales, offsets, scaled sums, sum tiles
 NETGAIN_TEST void norm_quantized(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 3);
   netgain::NormArgs args = {array<float>(buffers, 0),  sizes[1], sizes[2], array<float>(buffers, 1),
@@ -31,7 +32,7 @@ NETGAIN_TEST void norm_quantized(Buffers buffers) {
   netgain::rms_norm(args, 0, sizes[0]);
 }
 
-// x, sizes (row begin, row end, x_stride, columns), then values, scales, sums, scaled sums
+// x, sizes (row begin, row end, x_stride, columns), then values, scales, offsets, scaled sums, sum tiles
 NETGAIN_TEST void quantize(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 1);
   netgain::quantize(array<float>(buffers, 0), sizes[2], sizes[3], quantized(buffers, 2, sizes[3]), sizes[0], sizes[1]);

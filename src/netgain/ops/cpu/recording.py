@@ -16,7 +16,8 @@ from netgain.ops.cpu.weights import PackedWeight, packed
 from netgain.ops.interface import Activation, AttentionSpec, StepModel
 from netgain.ops.weights import LinearWeight
 
-_BLOCK: Final = 32
+_SCALED: Final = 64
+"""Features that share a scale where they are quantised (`kScaled` of formats.h)."""
 
 
 class Rows(enum.Enum):
@@ -147,7 +148,7 @@ def _quantises(node: Node) -> bool:
             return True
         case OpKind.ATTENTION:
             assert node.attention is not None
-            return node.attention.head_dim % _BLOCK == 0
+            return node.attention.head_dim % _SCALED == 0
         case _:
             return False
 

@@ -158,26 +158,26 @@ template <int kTiles>
 inline void score_tiles(const uint8_t* queries, const uint8_t* keys, int64_t begin, int64_t end, float* scores) {
   static_assert(kTiles <= 4, "as many as there are tiles for queries");
   constexpr int64_t row_bytes = kTiles * 64, score_bytes = kScoreStride * static_cast<int64_t>(sizeof(float));
-  NETGAIN_TILE_LOAD(2, queries, row_bytes);
-  if constexpr (kTiles > 1) NETGAIN_TILE_LOAD(3, queries + 64, row_bytes);
-  if constexpr (kTiles > 2) NETGAIN_TILE_LOAD(4, queries + 128, row_bytes);
-  if constexpr (kTiles > 3) NETGAIN_TILE_LOAD(5, queries + 192, row_bytes);
+  tile_load<2>(queries, row_bytes);
+  if constexpr (kTiles > 1) tile_load<3>(queries + 64, row_bytes);
+  if constexpr (kTiles > 2) tile_load<4>(queries + 128, row_bytes);
+  if constexpr (kTiles > 3) tile_load<5>(queries + 192, row_bytes);
 #define NETGAIN_SCORES(sum, group)                             \
   {                                                            \
     const uint8_t* key = keys + (group) * kTiles * kTileBytes; \
     _tile_zero(sum);                                           \
-    NETGAIN_TILE_LOAD(6, key, 64);                             \
+    tile_load<6>(key, 64);                             \
     _tile_dpbf16ps(sum, 2, 6);                                 \
     if constexpr (kTiles > 1) {                                \
-      NETGAIN_TILE_LOAD(7, key + kTileBytes, 64);              \
+      tile_load<7>(key + kTileBytes, 64);              \
       _tile_dpbf16ps(sum, 3, 7);                               \
     }                                                          \
     if constexpr (kTiles > 2) {                                \
-      NETGAIN_TILE_LOAD(6, key + 2 * kTileBytes, 64);          \
+      tile_load<6>(key + 2 * kTileBytes, 64);          \
       _tile_dpbf16ps(sum, 4, 6);                               \
     }                                                          \
     if constexpr (kTiles > 3) {                                \
-      NETGAIN_TILE_LOAD(7, key + 3 * kTileBytes, 64);          \
+      tile_load<7>(key + 3 * kTileBytes, 64);          \
       _tile_dpbf16ps(sum, 5, 7);                               \
     }                                                          \
   }
@@ -186,15 +186,15 @@ inline void score_tiles(const uint8_t* queries, const uint8_t* keys, int64_t beg
   NETGAIN_SCORES(0, group)
   for (; group + 2 < end; group += 2) {
     NETGAIN_SCORES(1, group + 1)
-    NETGAIN_TILE_STORE(0, scores + group * kGroup, score_bytes);
+    tile_store<0>(scores + group * kGroup, score_bytes);
     NETGAIN_SCORES(0, group + 2)
-    NETGAIN_TILE_STORE(1, scores + (group + 1) * kGroup, score_bytes);
+    tile_store<1>(scores + (group + 1) * kGroup, score_bytes);
   }
   if (group + 1 < end) {
     NETGAIN_SCORES(1, group + 1)
-    NETGAIN_TILE_STORE(1, scores + (group + 1) * kGroup, score_bytes);
+    tile_store<1>(scores + (group + 1) * kGroup, score_bytes);
   }
-  NETGAIN_TILE_STORE(0, scores + group * kGroup, score_bytes);
+  tile_store<0>(scores + group * kGroup, score_bytes);
 #undef NETGAIN_SCORES
 }
 
@@ -231,30 +231,30 @@ inline void value_columns(const float* weights, const uint8_t* values, int64_t c
   constexpr int64_t score_bytes = kScoreStride * static_cast<int64_t>(sizeof(float));
   const int64_t row_bytes = head_dim * static_cast<int64_t>(sizeof(float));
   const auto* from = reinterpret_cast<const uint8_t*>(weights) + 2 * kPairTokens * begin;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  tile_zero<0>();
+  tile_zero<1>();
+  tile_zero<2>();
+  tile_zero<3>();
   for (int64_t block = begin; block < end; ++block, from += 2 * kPairTokens) {
     const uint8_t* tile = values + (block * (head_dim / kLanes) + column) * kTileBytes;
-    NETGAIN_TILE_LOAD(4, from, score_bytes);
-    NETGAIN_TILE_LOAD(5, tile, 64);
-    _tile_dpbf16ps(0, 4, 5);
-    NETGAIN_TILE_LOAD(6, tile + kTileBytes, 64);
-    _tile_dpbf16ps(1, 4, 6);
+    tile_load<4>(from, score_bytes);
+    tile_load<5>(tile, 64);
+    tile_add_bf16_products<0, 4, 5>();
+    tile_load<6>(tile + kTileBytes, 64);
+    tile_add_bf16_products<1, 4, 6>();
     if constexpr (kColumns == 4) {
-      NETGAIN_TILE_LOAD(7, tile + 2 * kTileBytes, 64);
-      _tile_dpbf16ps(2, 4, 7);
-      NETGAIN_TILE_LOAD(5, tile + 3 * kTileBytes, 64);
-      _tile_dpbf16ps(3, 4, 5);
+      tile_load<7>(tile + 2 * kTileBytes, 64);
+      tile_add_bf16_products<2, 4, 7>();
+      tile_load<5>(tile + 3 * kTileBytes, 64);
+      tile_add_bf16_products<3, 4, 5>();
     }
   }
   weighted += column * kLanes;
-  NETGAIN_TILE_STORE(0, weighted, row_bytes);
-  NETGAIN_TILE_STORE(1, weighted + kLanes, row_bytes);
+  tile_store<0>(weighted, row_bytes);
+  tile_store<1>(weighted + kLanes, row_bytes);
   if constexpr (kColumns == 4) {
-    NETGAIN_TILE_STORE(2, weighted + 2 * kLanes, row_bytes);
-    NETGAIN_TILE_STORE(3, weighted + 3 * kLanes, row_bytes);
+    tile_store<2>(weighted + 2 * kLanes, row_bytes);
+    tile_store<3>(weighted + 3 * kLanes, row_bytes);
   }
 }
 

@@ -615,10 +615,10 @@ inline void finish_line(const AttentionArgs& args, int64_t row, int64_t head, co
     for (int64_t d = 0; d < dim; d += kLanes) store_at_most(y + d, mul(load(values + d), inverse), dim - d);
     return;
   }
-  for (int64_t block = 0; block < dim / kBlock; ++block) {
-    F x[kBlock / kLanes];
-    for (int i = 0; i < kBlock / kLanes; ++i) x[i] = mul(load(values + block * kBlock + i * kLanes), inverse);
-    quantize_block(x, row, head * (dim / kBlock) + block, args.out);
+  for (int64_t d = 0; d < dim; d += kScaled) {
+    F x[kScaled / kLanes];
+    for (int i = 0; i < kScaled / kLanes; ++i) x[i] = mul(load(values + d + i * kLanes), inverse);
+    quantize_blocks(x, row, (head * dim + d) / kBlock, args.out);
   }
 }
 

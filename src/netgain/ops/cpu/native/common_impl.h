@@ -41,23 +41,33 @@ inline F exponential(F x) {
   return mul(p, power_of_two(n));
 }
 
-// Quantises 32 floats (32 / kLanes vectors) to 12 bits, see formats.h: nearest, ties to even. Values too small for their scale's inverse to be finite become 0.
-inline void quantize_block(const F* x, int64_t row, int64_t block, const QuantizedRows& out) {
-  F largest = abs(x[0]);
-  for (int i = 1; i < kBlock / kLanes; ++i) largest = max(largest, abs(x[i]));
-  const float most = reduce_max(largest);
-  const bool any = most > 1e-30f;
-  const float scale = any ? most * (1.0f / kLargest) : 0.0f;
-  const F inverse = set1(any ? kLargest / most : 0.0f), limit = set1(kLargest);
-  const int64_t at = out.index(row, block);
-  int8_t* values = out.values + at * kBlockValues;
+#if defined(NETGAIN_MATRIX_UNIT)
+// The nearest bfloat16, ties to even: what the unit multiplies.
+inline void store_scaled_sum(float sum, int64_t row, int64_t block, const QuantizedRows& out) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &sum, sizeof bits);
+  bits = bits + 0x7fff + (bits >> 16 & 1);
+  const uint32_t upper = bits & 0xffff0000u;
+  __builtin_memcpy(out.scaled_sums + out.index(row, block), &upper, sizeof upper);
+  const int64_t tile = row / kRowGroup * (out.sum_tile_row() / kSumTile) + block / kSumTile;
+  out.sum_tiles[(tile * kRowGroup + row % kRowGroup) * kSumTile + block % kSumTile] = upper | bits >> 16;
+}
+#else
+inline void store_scaled_sum(float sum, int64_t row, int64_t block, const QuantizedRows& out) {
+  out.scaled_sums[out.index(row, block)] = sum;
+}
+#endif
+
+// One block of `q = x * inverse` in the layout of formats.h. Returns the sum of q.
+inline int32_t store_block(int8_t* values, const F* x, F inverse) {
+  const F limit = set1(kLargest);
   const auto whole = [&](F value) { return max(min(mul(value, inverse), limit), sub(zero(), limit)); };
 #if defined(NETGAIN_STORES_PLANES)
   static_assert(kBlock == 2 * kLanes && kPlane == kBlock, "two vectors are a block");
-  const int32_t sum = store_planes(values, whole(x[0]), whole(x[1]));
+  return store_planes(values, whole(x[0]), whole(x[1]));
 #elif defined(NETGAIN_STORES_WORDS)
   static_assert(kBlock == 4 * kLanes, "four vectors are a block");
-  const int32_t sum = store_words(values, whole(x[0]), whole(x[1]), whole(x[2]), whole(x[3]));
+  return store_words(values, whole(x[0]), whole(x[1]), whole(x[2]), whole(x[3]));
 #else
   F sums = zero();
   for (int i = 0; i < kBlock / kLanes; ++i) {
@@ -67,11 +77,32 @@ inline void quantize_block(const F* x, int64_t row, int64_t block, const Quantiz
     store_int8(values + kPlane + i * kLanes, fma(high, set1(-16.0f), q));
     sums = add(sums, q);
   }
-  const int32_t sum = reduce_add_int(sums);
+  return reduce_add_int(sums);
 #endif
-  out.scales[at] = scale;
-  out.sums[at] = sum;
-  out.scaled_sums[at] = scale * static_cast<float>(sum);
+}
+
+// Quantises the blocks that share a scale to 12 bits, see formats.h: nearest, ties to even. `block` is
+// the first of them, x its kBlock / kLanes vectors and those of the next one, unless it is a row's last.
+// Values too small for their scale's inverse to be finite become 0.
+inline void quantize_blocks(const F* x, int64_t row, int64_t block, const QuantizedRows& out) {
+  constexpr int vectors = kBlock / kLanes;
+  const int64_t blocks = smaller(kScaleBlocks, out.blocks - block);
+  F largest = abs(x[0]);
+  for (int i = 1; i < vectors; ++i) largest = max(largest, abs(x[i]));
+  if (blocks == kScaleBlocks) {
+    for (int i = vectors; i < kScaleBlocks * vectors; ++i) largest = max(largest, abs(x[i]));
+  }
+  const float most = reduce_max(largest);
+  const bool any = most > 1e-30f;
+  const float scale = any ? most * (1.0f / kLargest) : 0.0f;
+  const F inverse = set1(any ? kLargest / most : 0.0f);
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t at = out.index(row, block + b);
+    const int32_t sum = store_block(out.values + at * kBlockValues, x + b * vectors, inverse);
+    out.scales[at] = scale;
+    out.offsets[at] = -8 * sum;
+    store_scaled_sum(scale * static_cast<float>(sum), row, block + b, out);
+  }
 }
 
 }  // namespace

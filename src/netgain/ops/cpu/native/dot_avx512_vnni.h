@@ -8,17 +8,29 @@ namespace {
 using Words = __m512i;
 constexpr int kPartBytes = 64;
 constexpr int kQuantizedRows = 8;
+// Whether a Q4_1 weight is scale * (q - 8) + minimum + 8 * scale, see dot_amx.h, or scale * q + minimum.
+#if defined(NETGAIN_MATRIX_UNIT)
+constexpr bool kCentred = true;
+#else
+constexpr bool kCentred = false;
+#endif
 
 inline Words no_words() { return _mm512_setzero_si512(); }
 inline Words load_words(const uint8_t* at) { return _mm512_loadu_si512(at); }
-inline Words minus_shifted(int32_t word, int bits) {
-  return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(_mm512_set1_epi32(word), bits));
-}
+inline Words set_words(int32_t word) { return _mm512_set1_epi32(word); }
 inline Words flip_signs(Words x) { return _mm512_xor_si512(x, _mm512_set1_epi8(static_cast<char>(0x80))); }
 inline Words low_nibbles(Words x) { return _mm512_and_si512(x, _mm512_set1_epi8(0x0f)); }
-inline Words high_nibbles(Words x) { return low_nibbles(_mm512_srli_epi16(x, 4)); }
 inline Words high_nibbles_times_16(Words x) { return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(0xf0))); }
+#if defined(__GFNI__)
+// Products with a matrix of bits, the row of result bit i its byte 7 - i.
+inline Words high_nibbles(Words x) { return _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(0x1020408000000000), 0); }
+inline Words low_nibbles_times_16(Words x) {
+  return _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(0x0000000001020408), 0);
+}
+#else
+inline Words high_nibbles(Words x) { return low_nibbles(_mm512_srli_epi16(x, 4)); }
 inline Words low_nibbles_times_16(Words x) { return high_nibbles_times_16(_mm512_slli_epi16(x, 4)); }
+#endif
 inline Words add_sixteenfold(Words x, Words y) { return _mm512_add_epi32(x, _mm512_slli_epi32(y, 4)); }
 inline Words add_quads(Words total, Words weights, const int8_t* quad) {
   int32_t bits;
@@ -29,16 +41,16 @@ inline F to_floats(Words x) { return _mm512_cvtepi32_ps(x); }
 
 // out[r] = dot product of block `payload` and row r of the activations, exact.
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* sums, F* out) {
+inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* offsets, F* out) {
   const uint8_t* weights = payload + part * kPartBytes;
   Words total[R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     // Unsigned weights carry 8 or 128 too much per activation.
-    if constexpr (W == WeightFormat::kQ4_1) {
+    if constexpr (W == WeightFormat::kQ4_1 && !kCentred) {
       total[r] = no_words();
     } else {
-      total[r] = minus_shifted(sums[r], W == WeightFormat::kQ4_0 ? 3 : 7);
+      total[r] = set_words(W == WeightFormat::kQ8_0 ? 16 * offsets[r] : offsets[r]);
     }
   }
   if constexpr (W == WeightFormat::kQ8_0) {

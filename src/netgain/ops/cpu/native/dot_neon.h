@@ -11,7 +11,7 @@ inline int32x4_t add_quads(int32x4_t total, const uint8_t* weights, int8x16_t va
 }
 
 // Quads 2 PAIR and 2 PAIR + 1 of the sixteen values. Four bits: the offset of 8 is taken off the
-// weights, which costs one subtraction for all rows, so the blocks' sums are not needed.
+// weights, which costs one subtraction for all rows, so offsets are not needed.
 template <WeightFormat W, int PAIR, int R>
 inline void add_nibbles(const uint8_t* weights, const int8x16_t* values, int32x4_t* total) {
   uint8x16_t both = vld1q_u8(weights);
@@ -55,7 +55,7 @@ inline void add_plane(const uint8_t* payload, int part, const int8_t* values, in
 
 // As in dot_avx512_vnni.h, for the four output features of `part`.
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* /*sums*/, F* out) {
+inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* /*offsets*/, F* out) {
   int32x4_t total[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) total[r] = vdupq_n_s32(0);

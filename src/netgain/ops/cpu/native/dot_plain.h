@@ -5,7 +5,7 @@ namespace netgain {
 namespace {
 
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, const int32_t* sums, F* out) {
+inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, const int32_t* offsets, F* out) {
   for (int r = 0; r < R; ++r) {
     const int8_t *high = values + r * kBlockValues, *low = high + kPlane;
     int32_t total[kTile] = {};
@@ -23,9 +23,9 @@ inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, con
         }
       }
     }
-    int32_t excess = W == WeightFormat::kQ4_0 ? 8 * sums[r] : 0;
+    int32_t offset = W == WeightFormat::kQ4_0 ? offsets[r] : 0;
     float dots_of_row[kTile];
-    for (int o = 0; o < kTile; ++o) dots_of_row[o] = static_cast<float>(total[o] - excess);
+    for (int o = 0; o < kTile; ++o) dots_of_row[o] = static_cast<float>(total[o] + offset);
     out[r] = load(dots_of_row);
   }
 }

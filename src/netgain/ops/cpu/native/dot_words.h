@@ -31,7 +31,7 @@ inline void add_products(const __m256i (&words)[N], const int8_t* values, int fi
 // bits are left 256 times too large, which is one operation less than extending their signs; the sum
 // still fits.
 template <WeightFormat W, int R>
-inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* sums, F* out) {
+inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* offsets, F* out) {
   const uint8_t* weights = payload + part * 32;
   const auto load_quads = [&](int at) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights + 64 * at));
@@ -62,7 +62,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, const i
     if constexpr (W == WeightFormat::kQ4_0) {  // unsigned, 8 too much
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        total[r] = _mm256_sub_epi32(total[r], _mm256_slli_epi32(_mm256_set1_epi32(sums[r]), 3));
+        total[r] = _mm256_add_epi32(total[r], _mm256_set1_epi32(offsets[r]));
       }
     }
   }

@@ -14,8 +14,11 @@ namespace netgain {
 // order of its input features, whatever the instruction set and however many rows share the call.
 inline constexpr int kTile = 16;
 
-// Input features that share a scale, in weights and in quantised activations.
+// Input features that share a scale in weights.
 inline constexpr int kBlock = 32;
+// Blocks that share a scale in quantised activations, the last of a row with what is left.
+inline constexpr int kScaleBlocks = 2;
+inline constexpr int64_t kScaled = kScaleBlocks * kBlock;
 
 // Values are part of the interface to Python.
 enum class WeightFormat : int32_t { kFp32 = 0, kBf16 = 1, kFp16 = 2, kQ8_0 = 3, kQ4_0 = 4, kQ4_1 = 5 };
@@ -58,8 +61,8 @@ struct Matrix {
   const uint8_t* tile(int64_t index) const { return data + index * tile_bytes(format, columns); }
 };
 
-// Activations as 12-bit whole numbers in blocks of 32 input features: value = scale * q. (With 8
-// bits one token in thirty was another than with float32, see docs/decisions.) Two layouts:
+// Activations as 12-bit whole numbers: value = scale * q, one scale for 64 input features. (With 8
+// bits one token in thirty was another than with float32, see docs/decisions.) Blocks of 32 in two layouts:
 //     planes  int8 high[32], low[32] with q = 16 * high + low, so that 8-bit dot products serve:
 //             weights times `high` and times `low`
 //     words   int16 q[32] in the order 0 2 1 3, 4 6 5 7, ...: AVX2, whose 16-bit products add up
@@ -71,13 +74,19 @@ inline constexpr int kLargest = 2039;         // q lies in [-kLargest, kLargest]
 inline constexpr int64_t kPlane = kBlock;     // bytes of `high`, then as many of `low`
 inline constexpr int64_t kBlockValues = 2 * kPlane;
 inline constexpr int64_t kRowGroup = 16;
+inline constexpr int64_t kSumTile = 16;  // blocks of a tile of scaled sums
 
 struct QuantizedRows {
   int8_t* values;  // kBlockValues bytes per block of a row, zero behind the last feature
-  float* scales;
-  int32_t* sums;       // of q
-  float* scaled_sums;  // scale * sum
+  float* scales;       // per block, the same for both of a pair
+  int32_t* offsets;    // -8 times the sum of q: added to products with q + 8, gives those with q
+  float* scaled_sums;  // scale times the sum of q; for a matrix unit the nearest bfloat16
   int64_t blocks;
+  // For a matrix unit, the scaled sums once more as a tile multiplies them, twice each in 32 bits:
+  // [rows / 16][blocks / 16][16 rows][16 blocks], zero behind the last block.
+  uint32_t* sum_tiles;
+
+  int64_t sum_tile_row() const { return round_up(blocks, kSumTile); }
 
   int64_t index(int64_t row, int64_t block) const {
     return (row / kRowGroup * blocks + block) * kRowGroup + row % kRowGroup;

@@ -1,12 +1,13 @@
 #include "kernels.h"
 
-// What AMX does not serve is taken from avx512_vnni: compiling it again would take long and change nothing.
+// What AMX neither serves nor quantises otherwise is taken from avx512_vnni: compiling it again would take long and change nothing.
 #if defined(__AMX_INT8__) && defined(__AMX_BF16__) && defined(__AVX512VNNI__) && defined(__AVX512BF16__) && \
-    defined(__AVX512VBMI__)
-#include "vector_avx512.h"
+    defined(__AVX512VBMI__) && defined(__GFNI__)
+#include "tiles_amx.h"
 #include "common_impl.h"
 #include "dot_amx.h"
 #include "linear_impl.h"
+#include "rows_impl.h"
 #include "attention_impl.h"
 
 namespace netgain {
@@ -18,6 +19,8 @@ const Kernels* kernels_amx() {
     all.name = "amx";
     all.linear = linear;
     all.gated = gated;
+    all.quantize = quantize;
+    all.rms_norm = rms_norm;
     all.attend = attend;
     all.merge = merge;
     all.attention_scratch_floats = attention_scratch_floats;

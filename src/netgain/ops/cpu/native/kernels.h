@@ -60,7 +60,7 @@ struct AttentionArgs {
   const float* sines;
   float* y;                      // [T][H * D] float32, or null
   int64_t y_stride;
-  QuantizedRows out;             // used when y is null; D is then a multiple of 32
+  QuantizedRows out;             // used when y is null; D is then a multiple of kScaled
   float* partials;               // see AttentionTask
 };
 
@@ -94,8 +94,8 @@ struct Kernels {
 
   // Rows [row_begin, row_end) by packed tiles [tile_begin, tile_end).
   void (*linear)(const LinearArgs&, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end);
-  // Whole blocks of 32 output features [block_begin, block_end): packed tiles 4 b .. 4 b + 3.
-  void (*gated)(const GatedArgs&, int64_t row_begin, int64_t row_end, int64_t block_begin, int64_t block_end);
+  // Units of kScaled output features [unit_begin, unit_end): packed tiles 8 u .. 8 u + 7, if as many are left.
+  void (*gated)(const GatedArgs&, int64_t row_begin, int64_t row_end, int64_t unit_begin, int64_t unit_end);
   void (*embed)(const Matrix& table, const int32_t* token_ids, float* y, int64_t y_stride, int64_t row_begin,
                 int64_t row_end);
   void (*quantize)(const float* x, int64_t x_stride, int64_t columns, const QuantizedRows& out, int64_t row_begin,

@@ -15,6 +15,14 @@ constexpr int kParts = kTile / kLanes;  // vectors per tile
 // Computes R rows of one tile, from a multiple of R on, into out[r * out_stride + 0..15], without bias.
 using TileKernel = void (*)(const LinearArgs&, int64_t row, int64_t tile, float* out, int64_t out_stride);
 
+#if !defined(NETGAIN_MATRIX_UNIT)
+// See dot_amx.h, which adds up minima times scaled sums by themselves.
+constexpr bool kMinimaApart = false;
+struct LinearModes {};
+template <int R>
+inline void minima(const uint8_t*, int64_t, const float*, F*) {}
+#endif
+
 template <WeightFormat W, int R>
 void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* out, int64_t out_stride) {
   constexpr bool has_minimum = W == WeightFormat::kQ4_1;
@@ -25,7 +33,7 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
   const int64_t first = args.quantized.index(row, 0);  // R rows never cross a row group
   const int8_t* values = args.quantized.values + first * kBlockValues;
   const float* scales = args.quantized.scales + first;
-  const int32_t* sums = args.quantized.sums + first;
+  const int32_t* offsets = args.quantized.offsets + first;
   const float* scaled_sums = args.quantized.scaled_sums + first;
 #pragma GCC unroll 4
   for (int part = 0; part < kParts; ++part) {
@@ -33,18 +41,33 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) total[r] = zero();
     const uint8_t* block = weights;
-    for (int64_t b = 0; b < blocks; ++b, block += block_bytes) {
+    // Adds one of the blocks that share a scale to the total of its pair.
+    const auto add_block = [&](int64_t b, F* pair, bool first_of_pair) __attribute__((always_inline)) {
       if (part == 0) fetch_ahead(block, block_bytes);
       F dot[R];
-      dots<W, R>(block + payload_at, part, values + b * kRowGroup * kBlockValues, sums + b * kRowGroup, dot);
-      F scale = load_fp16(block + part * kLanes * 2);
+      dots<W, R>(block + payload_at, part, values + b * kRowGroup * kBlockValues, offsets + b * kRowGroup, dot);
+      const F scale = load_fp16(block + part * kLanes * 2);
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) total[r] = fma(dot[r], mul(scale, set1(scales[b * kRowGroup + r])), total[r]);
-      if constexpr (has_minimum) {
-        F minimum = load_fp16(block + 32 + part * kLanes * 2);
+      for (int r = 0; r < R; ++r) pair[r] = first_of_pair ? mul(dot[r], scale) : fma(dot[r], scale, pair[r]);
+      if constexpr (has_minimum && !kMinimaApart) {
+        const F minimum = load_fp16(block + 32 + part * kLanes * 2);
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) total[r] = fma(minimum, set1(scaled_sums[b * kRowGroup + r]), total[r]);
       }
+      block += block_bytes;
+    };
+    for (int64_t b = 0; b < blocks; b += kScaleBlocks) {
+      F pair[R];
+      add_block(b, pair, true);
+      if (b + 1 < blocks) add_block(b + 1, pair, false);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) total[r] = fma(pair[r], set1(scales[b * kRowGroup + r]), total[r]);
+    }
+    if constexpr (has_minimum && kMinimaApart) {
+      F apart[R];
+      minima<R>(weights, blocks, scaled_sums, apart);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) total[r] = add(total[r], apart[r]);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) store(out + r * out_stride + part * kLanes, total[r]);
@@ -129,10 +152,11 @@ inline void add_bias(const LinearArgs& args, int64_t tile, float* out, int64_t o
   }
 }
 
-inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const float* out, int rows) {
+inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const float* out, int64_t out_stride,
+                       int rows) {
   const int64_t first = tile * kTile, width = smaller(kTile, args.weight.rows - first);
   for (int r = 0; r < rows; ++r) {
-    const float* from = out + r * kTile;
+    const float* from = out + r * out_stride;
     float* to = args.y + (row + r) * args.y_stride + first;
     const float* residual = args.residual ? args.residual + (row + r) * args.residual_stride + first : nullptr;
     if (width == kTile) {
@@ -147,38 +171,54 @@ inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const 
 }
 
 #if !defined(NETGAIN_MATRIX_UNIT)
-// See dot_amx.h: kernels that first unpack a tile for sixteen rows at a time.
-struct Unpacked {
-  static constexpr bool fits(const LinearArgs&, int64_t) { return false; }
-  void unpack(const LinearArgs&, int64_t) {}
-  void multiply(const LinearArgs&, int64_t, int64_t, float*, int64_t) const {}
+// See dot_amx.h, which takes whole groups of rows.
+struct GroupProducts {
+  static constexpr int kMostTiles = 2;
+  static constexpr int64_t kFewRows = kRowGroup;
+  explicit GroupProducts(const LinearArgs&) {}
+  static constexpr bool fits(const LinearArgs&) { return false; }
+  void begin(int64_t, int64_t, int64_t) {}
+  void multiply(int64_t, int64_t, float*, int64_t) const {}
 };
 #endif
 
-// As `linear`, for whole groups of rows that `Unpacked` takes.
-void linear_unpacked(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end) {
-  float out[kMostRows * kTile];
-  Unpacked unpacked;
-  for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-    unpacked.unpack(args, tile);
-    for (int64_t row = row_begin; row < row_end; row += kRowGroup) {
-      unpacked.multiply(args, row, tile, out, kTile);
-      add_bias(args, tile, out, kTile, kRowGroup);
-      write_tile(args, row, tile, out, kRowGroup);
+constexpr int64_t kGroupedStride = GroupProducts::kMostTiles * kTile;
+
+// As `linear`, for whole groups of rows, and one that is begun.
+void linear_groups(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end) {
+  constexpr int64_t most = 2 * kRowGroup;
+  float out[most * kGroupedStride];
+  GroupProducts products(args);
+  for (int64_t tile = tile_begin; tile < tile_end; tile += GroupProducts::kMostTiles) {
+    const int64_t tiles = smaller(GroupProducts::kMostTiles, tile_end - tile);
+    products.begin(tile, tiles, round_up(row_end - row_begin, kRowGroup));
+    for (int64_t row = row_begin; row < row_end; row += most) {
+      const int rows = static_cast<int>(smaller(most, row_end - row));
+      // Results of many rows are far from the core by the time they are written.
+      for (int r = 0; r < rows; ++r) {
+        for (int64_t t = 0; t < tiles; ++t) __builtin_prefetch(args.y + (row + r) * args.y_stride + (tile + t) * kTile, 1);
+      }
+      products.multiply(row, round_up(rows, kRowGroup), out, kGroupedStride);
+      for (int64_t t = 0; t < tiles; ++t) {
+        add_bias(args, tile + t, out + t * kTile, kGroupedStride, rows);
+        write_tile(args, row, tile + t, out + t * kTile, kGroupedStride, rows);
+      }
     }
   }
 }
 
-// The row behind those from `row_begin` on that `Unpacked` takes.
-inline int64_t unpacked_end(const LinearArgs& args, int64_t row_begin, int64_t row_end) {
-  if (!Unpacked::fits(args, row_end - row_begin)) return row_begin;
-  return row_begin + (row_end - row_begin) / kRowGroup * kRowGroup;
+// The end of the rows from `row_begin` on that `GroupProducts` takes: whole groups, and what is left of
+// the last one if it is worth a group's time.
+inline int64_t groups_end(const LinearArgs& args, int64_t row_begin, int64_t row_end) {
+  const int64_t rest = (row_end - row_begin) % kRowGroup, end = rest > GroupProducts::kFewRows ? row_end : row_end - rest;
+  return GroupProducts::fits(args) ? end : row_begin;
 }
 
 // `row_begin` is a multiple of 16.
 void linear(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end) {
-  const int64_t first = unpacked_end(args, row_begin, row_end);
-  if (first > row_begin) linear_unpacked(args, row_begin, first, tile_begin, tile_end);
+  [[maybe_unused]] const LinearModes modes;
+  const int64_t first = groups_end(args, row_begin, row_end);
+  if (first > row_begin) linear_groups(args, row_begin, first, tile_begin, tile_end);
   const int most = most_rows(args.weight.format);
   const TileKernel full = tile_kernel(args.weight.format, most);
   float out[kMostRows * kTile];
@@ -187,7 +227,7 @@ void linear(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t 
       const int rows = static_cast<int>(smaller(most, row_end - row));
       (rows == most ? full : tile_kernel(args.weight.format, rows))(args, row, tile, out, kTile);
       add_bias(args, tile, out, kTile, rows);
-      write_tile(args, row, tile, out, rows);
+      write_tile(args, row, tile, out, kTile, rows);
     }
   }
 }
@@ -202,64 +242,73 @@ inline F activate(Activation activation, F x) {
   return quotient(x, add(set1(1.0f), exponential(sub(zero(), z))));
 }
 
-// Activates one block of gate and up features of some rows: `out` holds gate, up, gate, up tiles.
-inline void write_gated(const GatedArgs& gate, int64_t row, int64_t block, const float* out, int rows) {
+constexpr int64_t kUnitTiles = 2 * kScaled / kTile;     // gate, up, gate, up ... of kScaled features
+constexpr int64_t kUnitStride = kUnitTiles * kTile;
+
+inline int64_t unit_tiles(const LinearArgs& args, int64_t unit) {
+  const int64_t tiles = round_up(args.weight.rows / 2, kBlock) * 2 / kTile;
+  return smaller(kUnitTiles, tiles - unit * kUnitTiles);
+}
+
+// Activates one unit of gate and up features of some rows, `out` [rows][kUnitStride].
+inline void write_gated(const GatedArgs& gate, int64_t row, int64_t unit, const float* out, int rows) {
+  constexpr int vectors = kScaled / kLanes;
   const int64_t features = gate.linear.weight.rows / 2;
+  const int count = static_cast<int>(unit_tiles(gate.linear, unit)) / 2 * kParts;
   for (int r = 0; r < rows; ++r) {
-    F results[kBlock / kLanes];
-    for (int i = 0; i < kBlock / kLanes; ++i) {
-      const float* at = out + r * 4 * kTile + i / kParts * 2 * kTile + i % kParts * kLanes;
+    F results[vectors];
+    for (int i = 0; i < count; ++i) {
+      const float* at = out + r * kUnitStride + i / kParts * 2 * kTile + i % kParts * kLanes;
       results[i] = mul(activate(gate.activation, load(at)), load(at + kTile));
     }
     if (!gate.linear.y) {
-      quantize_block(results, row + r, block, gate.out);
+      quantize_blocks(results, row + r, unit * kScaleBlocks, gate.out);
       continue;
     }
-    float wide[kBlock];
-    for (int i = 0; i < kBlock / kLanes; ++i) store(wide + i * kLanes, results[i]);
-    float* to = gate.linear.y + (row + r) * gate.linear.y_stride + block * kBlock;
-    const int64_t width = smaller(kBlock, features - block * kBlock);
+    float wide[kScaled];
+    for (int i = 0; i < count; ++i) store(wide + i * kLanes, results[i]);
+    float* to = gate.linear.y + (row + r) * gate.linear.y_stride + unit * kScaled;
+    const int64_t width = smaller(kScaled, features - unit * kScaled);
     for (int64_t i = 0; i < width; ++i) to[i] = wide[i];
   }
 }
 
-constexpr int64_t kGateStride = 4 * kTile;  // gate, up, gate, up tile of 32 features
-
-void gated_unpacked(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t block_begin, int64_t block_end) {
-  constexpr int64_t most = 128;  // rows that share an unpacked tile
+void gated_groups(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t unit_begin, int64_t unit_end) {
+  constexpr int64_t most = 128;  // rows that share unpacked tiles
   const LinearArgs& args = gate.linear;
-  float out[most * kGateStride];
-  Unpacked unpacked;
-  for (int64_t block = block_begin; block < block_end; ++block) {
+  float out[most * kUnitStride];
+  GroupProducts products(args);
+  for (int64_t unit = unit_begin; unit < unit_end; ++unit) {
+    const int64_t tiles = unit_tiles(args, unit), first = unit * kUnitTiles;  // an even number
     for (int64_t row = row_begin; row < row_end; row += most) {
-      const int64_t rows = smaller(most, row_end - row);
-      for (int t = 0; t < 4; ++t) {
-        unpacked.unpack(args, 4 * block + t);
-        for (int64_t r = 0; r < rows; r += kRowGroup) {
-          unpacked.multiply(args, row + r, 4 * block + t, out + r * kGateStride + t * kTile, kGateStride);
-        }
-        add_bias(args, 4 * block + t, out + t * kTile, kGateStride, static_cast<int>(rows));
+      const int rows = static_cast<int>(smaller(most, row_end - row));
+      for (int64_t t = 0; t < tiles; t += GroupProducts::kMostTiles) {
+        products.begin(first + t, GroupProducts::kMostTiles, round_up(rows, kRowGroup));
+        products.multiply(row, round_up(rows, kRowGroup), out + t * kTile, kUnitStride);
       }
-      write_gated(gate, row, block, out, static_cast<int>(rows));
+      for (int64_t t = 0; t < tiles; ++t) add_bias(args, first + t, out + t * kTile, kUnitStride, rows);
+      write_gated(gate, row, unit, out, rows);
     }
   }
 }
 
-void gated(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t block_begin, int64_t block_end) {
+void gated(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t unit_begin, int64_t unit_end) {
+  [[maybe_unused]] const LinearModes modes;
   const LinearArgs& args = gate.linear;
-  const int64_t first = unpacked_end(args, row_begin, row_end);
-  if (first > row_begin) gated_unpacked(gate, row_begin, first, block_begin, block_end);
+  const int64_t first = groups_end(args, row_begin, row_end);
+  if (first > row_begin) gated_groups(gate, row_begin, first, unit_begin, unit_end);
   const int most = most_rows(args.weight.format);
-  float out[kMostRows * kGateStride];
-  for (int64_t block = block_begin; block < block_end; ++block) {
+  float out[kMostRows * kUnitStride];
+  for (int64_t unit = unit_begin; unit < unit_end; ++unit) {
+    const int64_t tiles = unit_tiles(args, unit), first_tile = unit * kUnitTiles;
     for (int64_t row = first; row < row_end; row += most) {
       const int rows = static_cast<int>(smaller(most, row_end - row));
       const TileKernel kernel = tile_kernel(args.weight.format, rows);
-      for (int t = 0; t < 4; ++t) {
-        kernel(args, row, 4 * block + t, out + t * kTile, kGateStride);
-        add_bias(args, 4 * block + t, out + t * kTile, kGateStride, rows);
+      for (int64_t t = 0; t < tiles; ++t) {
+        kernel(args, row, first_tile + t, out + t * kTile, kUnitStride);
+        add_bias(args, first_tile + t, out + t * kTile, kUnitStride, rows);
       }
-      write_gated(gate, row, block, out, rows);
+      write_gated(gate, row, unit, out, rows);
     }
   }
 }

@@ -77,7 +77,8 @@ int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logi
     const int64_t blocks = ceil_div(columns, kBlock);
     const int64_t groups = round_up(capacity, kRowGroup) * blocks;
     value.rows = {allocate<int8_t>(groups * kBlockValues), allocate<float>(groups), allocate<int32_t>(groups),
-                  allocate<float>(groups), blocks};
+                  allocate<float>(groups), blocks, nullptr};
+    value.rows.sum_tiles = allocate<uint32_t>(round_up(capacity, kRowGroup) * value.rows.sum_tile_row());
   } else {
     value.x = allocate<float>(capacity * columns);
   }
@@ -243,8 +244,9 @@ int Plan::chunks(int index) {
     }
     case kNgGated: {
       const Matrix matrix = matrix_of(op);
-      return divide_units(phase, ceil_div(matrix.rows / 2, kBlock), rows, 4 * tile_bytes(matrix.format, matrix.columns),
-                          4 * kTile * matrix.columns);
+      constexpr int64_t tiles = 2 * kScaled / kTile;
+      return divide_units(phase, ceil_div(matrix.rows / 2, kScaled), rows,
+                          tiles * tile_bytes(matrix.format, matrix.columns), tiles * kTile * matrix.columns);
     }
     case kNgAttention: {
       const Group& group = groups_[static_cast<size_t>(op.group)];
@@ -304,7 +306,7 @@ void Plan::execute(int index, int chunk, int worker) {
     }
     case kNgGated: {
       GatedArgs args{linear_args(op, 0), static_cast<Activation>(op.activation), out.rows};
-      return kernels_.gated(args, row_begin, row_end, unit_begin, std::min(ceil_div(op.rows / 2, kBlock), unit_end));
+      return kernels_.gated(args, row_begin, row_end, unit_begin, std::min(ceil_div(op.rows / 2, kScaled), unit_end));
     }
     case kNgAttention: return kernels_.rope_and_store(attention_args(op), row_begin, row_end);
     case kNgLogitRows:
@@ -339,8 +341,9 @@ LinearArgs Plan::linear_args(const NgOp& op, int64_t first) const {
     const int64_t blocks = first * in.rows.blocks;
     args.quantized.values += blocks * kBlockValues;
     args.quantized.scales += blocks;
-    args.quantized.sums += blocks;
+    args.quantized.offsets += blocks;
     args.quantized.scaled_sums += blocks;
+    args.quantized.sum_tiles += first * in.rows.sum_tile_row();
   } else if (first > 0) {
     args.x += first * in.columns;
   }

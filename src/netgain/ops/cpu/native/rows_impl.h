@@ -47,10 +47,10 @@ void rms_norm(const NormArgs& args, int64_t row_begin, int64_t row_end) {
       for (int64_t at = 0; at < columns; at += kLanes) store_columns(y, at, columns, normed(at));
       continue;
     }
-    for (int64_t block = 0; block < args.out.blocks; ++block) {
-      F values[kBlock / kLanes];
-      for (int i = 0; i < kBlock / kLanes; ++i) values[i] = normed(block * kBlock + i * kLanes);
-      quantize_block(values, row, block, args.out);
+    for (int64_t block = 0; block < args.out.blocks; block += kScaleBlocks) {
+      F values[kScaled / kLanes];
+      for (int i = 0; i < kScaled / kLanes; ++i) values[i] = normed(block * kBlock + i * kLanes);
+      quantize_blocks(values, row, block, args.out);
     }
   }
 }
@@ -59,10 +59,10 @@ void quantize(const float* x, int64_t x_stride, int64_t columns, const Quantized
               int64_t row_end) {
   for (int64_t row = row_begin; row < row_end; ++row) {
     const float* from = x + row * x_stride;
-    for (int64_t block = 0; block < out.blocks; ++block) {
-      F values[kBlock / kLanes];
-      for (int i = 0; i < kBlock / kLanes; ++i) values[i] = load_columns(from, block * kBlock + i * kLanes, columns);
-      quantize_block(values, row, block, out);
+    for (int64_t block = 0; block < out.blocks; block += kScaleBlocks) {
+      F values[kScaled / kLanes];
+      for (int i = 0; i < kScaled / kLanes; ++i) values[i] = load_columns(from, block * kBlock + i * kLanes, columns);
+      quantize_blocks(values, row, block, out);
     }
   }
 }

@@ -1,5 +1,8 @@
-// The matrix unit of AMX. Its presence changes what linear_impl.h and attention_impl.h compile.
+// The vectors of AVX-512 and the matrix unit of AMX, whose presence changes what the headers of kernels
+// compile.
 #pragma once
+
+#include "vector_avx512.h"
 
 #define NETGAIN_MATRIX_UNIT 1
 
@@ -28,12 +31,30 @@ class NoDenormals {
 };
 
 // The compiler's own intrinsics for these do not say that they read memory (gcc 12), so stores
-// before them may come too late.
+// before them may come too late, and they take the numbers of tiles as literals only.
 inline void tile_configure(const TileConfig& config) { asm volatile("ldtilecfg %0" ::"m"(config)); }
-#define NETGAIN_TILE_LOAD(tile, base, stride) \
-  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile::"r"(base), "r"(static_cast<int64_t>(stride)) : "memory")
-#define NETGAIN_TILE_STORE(tile, base, stride) \
-  asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(base), "r"(static_cast<int64_t>(stride)) : "memory")
+template <int TILE>
+inline void tile_load(const void* base, int64_t stride) {
+  asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(TILE), "r"(base), "r"(stride) : "memory");
+}
+template <int TILE>
+inline void tile_store(void* base, int64_t stride) {
+  asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(TILE), "r"(base), "r"(stride) : "memory");
+}
+template <int TILE>
+inline void tile_zero() {
+  asm volatile("tilezero %%tmm%c0" ::"i"(TILE));
+}
+// Adds the products of signed bytes, rows of tile A times columns of tile B, to tile SUM.
+template <int SUM, int A, int B>
+inline void tile_add_products() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(SUM), "i"(A), "i"(B));
+}
+// The same of bfloat16, in float32.
+template <int SUM, int A, int B>
+inline void tile_add_bf16_products() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(SUM), "i"(A), "i"(B));
+}
 
 }  // namespace
 }  // namespace netgain
