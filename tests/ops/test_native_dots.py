@@ -51,14 +51,16 @@ class Weight:
         wide = halves.astype(np.float64)
         meaning_OBK = wide[..., :1] * (q_OBK - offset) + wide[..., 1:].sum(-1)[..., None]
         self.meaning_OI = meaning_OBK.reshape(OUTPUTS, -1)
-        self.centres_OB = wide[..., 1] + 8 * wide[..., 0] if weight_format == Q4_1 else 0 * wide[..., 0]
+        self.centres_OB = np.zeros(q_OBK.shape[:2])
         """What a matrix unit multiplies with the sums."""
+        if weight_format == Q4_1:
+            self.centres_OB = wide[..., 1] + 8 * wide[..., 0]
 
 
 def activations(
     rows: int, unit: Unit, blocks: int = 3
 ) -> tuple[Quantized, NDArray[np.float64], NDArray[np.float64]]:
-    """And what they mean [N, I], and by how much at most their scaled sums [N, B] say otherwise.
+    """And what they mean [N, I], and by how much their scaled sums [N, B] say otherwise.
 
     The last two rows hold nothing but the ends of the range.
     """
@@ -67,7 +69,7 @@ def activations(
     values_NBK = random.integers(-LARGEST, LARGEST + 1, (rows, blocks, BLOCK)).astype(np.int32)
     values_NBK[-1], values_NBK[-2:-1] = LARGEST, -LARGEST
     pairs = random.uniform(0.01, 1, (rows, -(-blocks // SCALED))).astype(np.float32)
-    pairs[0, 0] = 1e-40  # denormal: zero to a matrix unit, and then to all that has to agree with it
+    pairs[0, 0] = 1e-40  # denormal, which a matrix unit takes for zero
     scales_NB = np.repeat(pairs, SCALED, axis=1)[:, :blocks]
     exact_NB = scales_NB * values_NBK.sum(-1).astype(np.float32)
     sums_NB = nearest_bf16(exact_NB) if unit.matrix_unit else exact_NB
@@ -104,8 +106,8 @@ def test_products_are_exact_but_for_adding_the_blocks(
     # What a matrix unit makes of minima: 16 bits of each, times sums of 8 bits.
     allowed_NO = 3e-7 * size_NO + 1e-30
     if unit.matrix_unit:
-        allowed_NO += sum_error_NB @ np.abs(weight.centres_OB.T)
-        allowed_NO += np.abs(x_NI).reshape(rows, blocks, BLOCK).sum(-1) @ np.abs(weight.centres_OB.T) * 2**-15
+        size_NB = np.abs(x_NI).reshape(rows, blocks, BLOCK).sum(-1)
+        allowed_NO += (sum_error_NB + size_NB * 2**-15) @ np.abs(weight.centres_OB.T)
     difference_NO = np.abs(product(unit, weight, x) - x_NI @ weight.meaning_OI.T)
     assert (difference_NO <= allowed_NO).all()
 

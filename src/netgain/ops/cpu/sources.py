@@ -49,7 +49,15 @@ X86_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     "avx2": _AVX2,
     "avx_vnni": (*_AVX2, "-mavxvnni"),
     "avx512_vnni": _AVX512,
-    "amx": (*_AVX512, "-mgfni", "-mavx512vbmi", "-mavx512bf16", "-mamx-tile", "-mamx-int8", "-mamx-bf16"),
+    "amx": (
+        *_AVX512,
+        "-mgfni",
+        "-mavx512vbmi",
+        "-mavx512bf16",
+        "-mamx-tile",
+        "-mamx-int8",
+        "-mamx-bf16",
+    ),
 }
 ARM_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {"neon": ("-march=armv8.2-a+dotprod+fp16",)}
 # `isa_<name>.cpp` is compiled with these. Where the compiler does not know them, and on another
