@@ -96,14 +96,15 @@ class Quantized:
 def nearest_bf16(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Ties to even."""
     bits = values.view(np.uint32)
-    rounded = bits + np.uint32(0x7FFF) + (bits >> 16 & 1)
+    rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
     return (rounded & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 def twice_bf16(values: NDArray[np.float32]) -> NDArray[np.uint32]:
     """Two bfloat16 side by side, of floats that are some."""
     bits = values.view(np.uint32)
-    return bits | bits >> 16
+    pairs: NDArray[np.uint32] = np.bitwise_or(bits, bits >> np.uint32(16))
+    return pairs
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)

@@ -34,8 +34,8 @@ NETGAIN_TEST void run_step(Buffers buffers) {
   args.sines = array<float>(buffers, 10);
   args.y = sizes[14] ? nullptr : array<float>(buffers, 11);
   args.y_stride = heads * dim;
-  args.out = {array<int8_t>(buffers, 12), array<float>(buffers, 13), array<int32_t>(buffers, 14),
-              array<float>(buffers, 15), heads * dim / netgain::kBlock, array<uint32_t>(buffers, 16)};
+  args.out = {array<int8_t>(buffers, 12), array<float>(buffers, 13),     array<int32_t>(buffers, 14),
+              array<float>(buffers, 15),  heads * dim / netgain::kBlock, array<uint32_t>(buffers, 16)};
   netgain::rope_and_store(args, 0, tokens);
 
   netgain::AttentionPlan plan;

@@ -8,8 +8,11 @@
 namespace {
 
 netgain::QuantizedRows quantized(Buffers buffers, int first, int64_t columns) {
-  return {array<int8_t>(buffers, first), array<float>(buffers, first + 1), array<int32_t>(buffers, first + 2),
-          array<float>(buffers, first + 3), (columns + netgain::kBlock - 1) / netgain::kBlock,
+  return {array<int8_t>(buffers, first),
+          array<float>(buffers, first + 1),
+          array<int32_t>(buffers, first + 2),
+          array<float>(buffers, first + 3),
+          (columns + netgain::kBlock - 1) / netgain::kBlock,
           array<uint32_t>(buffers, first + 4)};
 }
 

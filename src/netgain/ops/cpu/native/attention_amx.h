@@ -166,18 +166,18 @@ inline void score_tiles(const uint8_t* queries, const uint8_t* keys, int64_t beg
   {                                                            \
     const uint8_t* key = keys + (group) * kTiles * kTileBytes; \
     _tile_zero(sum);                                           \
-    tile_load<6>(key, 64);                             \
+    tile_load<6>(key, 64);                                     \
     _tile_dpbf16ps(sum, 2, 6);                                 \
     if constexpr (kTiles > 1) {                                \
-      tile_load<7>(key + kTileBytes, 64);              \
+      tile_load<7>(key + kTileBytes, 64);                      \
       _tile_dpbf16ps(sum, 3, 7);                               \
     }                                                          \
     if constexpr (kTiles > 2) {                                \
-      tile_load<6>(key + 2 * kTileBytes, 64);          \
+      tile_load<6>(key + 2 * kTileBytes, 64);                  \
       _tile_dpbf16ps(sum, 4, 6);                               \
     }                                                          \
     if constexpr (kTiles > 3) {                                \
-      tile_load<7>(key + 3 * kTileBytes, 64);          \
+      tile_load<7>(key + 3 * kTileBytes, 64);                  \
       _tile_dpbf16ps(sum, 5, 7);                               \
     }                                                          \
   }

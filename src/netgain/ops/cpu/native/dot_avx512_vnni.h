@@ -23,7 +23,9 @@ inline Words low_nibbles(Words x) { return _mm512_and_si512(x, _mm512_set1_epi8(
 inline Words high_nibbles_times_16(Words x) { return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(0xf0))); }
 #if defined(__GFNI__)
 // Products with a matrix of bits, the row of result bit i its byte 7 - i.
-inline Words high_nibbles(Words x) { return _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(0x1020408000000000), 0); }
+inline Words high_nibbles(Words x) {
+  return _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(0x1020408000000000), 0);
+}
 inline Words low_nibbles_times_16(Words x) {
   return _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(0x0000000001020408), 0);
 }

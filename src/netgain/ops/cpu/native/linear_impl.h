@@ -196,7 +196,8 @@ void linear_groups(const LinearArgs& args, int64_t row_begin, int64_t row_end, i
       const int rows = static_cast<int>(smaller(most, row_end - row));
       // Results of many rows are far from the core by the time they are written.
       for (int r = 0; r < rows; ++r) {
-        for (int64_t t = 0; t < tiles; ++t) __builtin_prefetch(args.y + (row + r) * args.y_stride + (tile + t) * kTile, 1);
+        for (int64_t t = 0; t < tiles; ++t)
+          __builtin_prefetch(args.y + (row + r) * args.y_stride + (tile + t) * kTile, 1);
       }
       products.multiply(row, round_up(rows, kRowGroup), out, kGroupedStride);
       for (int64_t t = 0; t < tiles; ++t) {
@@ -210,7 +211,8 @@ void linear_groups(const LinearArgs& args, int64_t row_begin, int64_t row_end, i
 // The end of the rows from `row_begin` on that `GroupProducts` takes: whole groups, and what is left of
 // the last one if it is worth a group's time.
 inline int64_t groups_end(const LinearArgs& args, int64_t row_begin, int64_t row_end) {
-  const int64_t rest = (row_end - row_begin) % kRowGroup, end = rest > GroupProducts::kFewRows ? row_end : row_end - rest;
+  const int64_t rest = (row_end - row_begin) % kRowGroup,
+                end = rest > GroupProducts::kFewRows ? row_end : row_end - rest;
   return GroupProducts::fits(args) ? end : row_begin;
 }
 

@@ -76,8 +76,12 @@ int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logi
   if (quantized) {
     const int64_t blocks = ceil_div(columns, kBlock);
     const int64_t groups = round_up(capacity, kRowGroup) * blocks;
-    value.rows = {allocate<int8_t>(groups * kBlockValues), allocate<float>(groups), allocate<int32_t>(groups),
-                  allocate<float>(groups), blocks, nullptr};
+    value.rows = {allocate<int8_t>(groups * kBlockValues),
+                  allocate<float>(groups),
+                  allocate<int32_t>(groups),
+                  allocate<float>(groups),
+                  blocks,
+                  nullptr};
     value.rows.sum_tiles = allocate<uint32_t>(round_up(capacity, kRowGroup) * value.rows.sum_tile_row());
   } else {
     value.x = allocate<float>(capacity * columns);
