@@ -257,6 +257,7 @@ inline void write_gated(const GatedArgs& gate, int64_t row, int64_t unit, const 
   constexpr int vectors = kScaled / kLanes;
   const int64_t features = gate.linear.weight.rows / 2;
   const int count = static_cast<int>(unit_tiles(gate.linear, unit)) / 2 * kParts;
+  const QuantizedRows quantized = gate.out;
   for (int r = 0; r < rows; ++r) {
     F results[vectors];
     for (int i = 0; i < count; ++i) {
@@ -264,7 +265,7 @@ inline void write_gated(const GatedArgs& gate, int64_t row, int64_t unit, const 
       results[i] = mul(activate(gate.activation, load(at)), load(at + kTile));
     }
     if (!gate.linear.y) {
-      quantize_blocks(results, row + r, unit * kScaleBlocks, gate.out);
+      quantize_blocks(results, row + r, unit * kScaleBlocks, quantized);
       continue;
     }
     float wide[kScaled];
@@ -276,7 +277,7 @@ inline void write_gated(const GatedArgs& gate, int64_t row, int64_t unit, const 
 }
 
 void gated_groups(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t unit_begin, int64_t unit_end) {
-  constexpr int64_t most = 128;  // rows that share unpacked tiles
+  constexpr int64_t most = 256;  // rows that share unpacked tiles
   const LinearArgs& args = gate.linear;
   float out[most * kUnitStride];
   GroupProducts products(args);

@@ -21,7 +21,7 @@ constexpr double kLeastChunkNs = 3000, kMostChunkNs = 60000;
 constexpr int kChunksPerThread = 4;
 constexpr int kMostChunks = 65535;
 // Rows of activations that stay in the second-level cache while all weights pass by.
-constexpr int64_t kRowBlock = 128;
+constexpr int64_t kRowBlock = 256;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -293,11 +293,11 @@ void Plan::execute(int index, int chunk, int worker) {
     const int64_t end = std::min<int64_t>(static_cast<int64_t>(plan.merges.size()), begin + phase.row_chunk);
     return kernels_.merge(attention_args(op), plan.merges.data() + begin, end - begin);
   }
-  const int64_t row_chunk = chunk / phase.unit_chunks;
-  const int64_t unit_chunk = spread(chunk % phase.unit_chunks, phase.unit_chunks);
-  const int64_t row_begin = row_chunk * phase.row_chunk;
   const int64_t first = is_head(op) ? first_row_of(index) : 0;
   const int64_t rows = is_head(op) ? head_rows_from(first) : rows_of(out);
+  const int64_t place = spread(chunk, ceil_div(rows, phase.row_chunk) * phase.unit_chunks);
+  const int64_t row_chunk = place / phase.unit_chunks, unit_chunk = place % phase.unit_chunks;
+  const int64_t row_begin = row_chunk * phase.row_chunk;
   const int64_t row_end = std::min(rows, row_begin + phase.row_chunk);
   const int64_t unit_begin = unit_chunk * phase.unit_chunk, unit_end = unit_begin + phase.unit_chunk;
   switch (op.kind) {
