@@ -52,6 +52,7 @@ X86_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     "amx": (
         *_AVX512,
         "-mgfni",
+        "-mprfchw",
         "-mavx512vbmi",
         "-mavx512bf16",
         "-mamx-tile",

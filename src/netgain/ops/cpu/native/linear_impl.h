@@ -152,11 +152,10 @@ inline void add_bias(const LinearArgs& args, int64_t tile, float* out, int64_t o
   }
 }
 
-inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const float* out, int64_t out_stride,
-                       int rows) {
+inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const float* out, int rows) {
   const int64_t first = tile * kTile, width = smaller(kTile, args.weight.rows - first);
   for (int r = 0; r < rows; ++r) {
-    const float* from = out + r * out_stride;
+    const float* from = out + r * kTile;
     float* to = args.y + (row + r) * args.y_stride + first;
     const float* residual = args.residual ? args.residual + (row + r) * args.residual_stride + first : nullptr;
     if (width == kTile) {
@@ -173,37 +172,29 @@ inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const 
 #if !defined(NETGAIN_MATRIX_UNIT)
 // See dot_amx.h, which takes whole groups of rows.
 struct GroupProducts {
-  static constexpr int kMostTiles = 2;
   static constexpr int64_t kFewRows = kRowGroup;
   explicit GroupProducts(const LinearArgs&) {}
   static constexpr bool fits(const LinearArgs&) { return false; }
-  void begin(int64_t, int64_t, int64_t) {}
+  void begin(int64_t, int64_t) {}
   void multiply(int64_t, int64_t, float*, int64_t) const {}
 };
 #endif
 
-constexpr int64_t kGroupedStride = GroupProducts::kMostTiles * kTile;
-
 // As `linear`, for whole groups of rows, and one that is begun.
 void linear_groups(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end) {
-  constexpr int64_t most = 2 * kRowGroup;
-  float out[most * kGroupedStride];
+  float out[kRowGroup * kTile];
   GroupProducts products(args);
-  for (int64_t tile = tile_begin; tile < tile_end; tile += GroupProducts::kMostTiles) {
-    const int64_t tiles = smaller(GroupProducts::kMostTiles, tile_end - tile);
-    products.begin(tile, tiles, round_up(row_end - row_begin, kRowGroup));
-    for (int64_t row = row_begin; row < row_end; row += most) {
-      const int rows = static_cast<int>(smaller(most, row_end - row));
+  for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+    products.begin(tile, row_end - row_begin);
+    for (int64_t row = row_begin; row < row_end; row += kRowGroup) {
+      const int rows = static_cast<int>(smaller(kRowGroup, row_end - row));
       // Results of many rows are far from the core by the time they are written.
-      for (int r = 0; r < rows; ++r) {
-        for (int64_t t = 0; t < tiles; ++t)
-          __builtin_prefetch(args.y + (row + r) * args.y_stride + (tile + t) * kTile, 1);
-      }
-      products.multiply(row, round_up(rows, kRowGroup), out, kGroupedStride);
-      for (int64_t t = 0; t < tiles; ++t) {
-        add_bias(args, tile + t, out + t * kTile, kGroupedStride, rows);
-        write_tile(args, row, tile + t, out + t * kTile, kGroupedStride, rows);
-      }
+      const float* y = args.y + row * args.y_stride + tile * kTile;
+#pragma GCC unroll 1
+      for (int r = 0; r < rows; ++r, y += args.y_stride) __builtin_prefetch(y, 1);
+      products.multiply(row, row + rows, out, kTile);
+      add_bias(args, tile, out, kTile, rows);
+      write_tile(args, row, tile, out, rows);
     }
   }
 }
@@ -229,7 +220,7 @@ void linear(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t 
       const int rows = static_cast<int>(smaller(most, row_end - row));
       (rows == most ? full : tile_kernel(args.weight.format, rows))(args, row, tile, out, kTile);
       add_bias(args, tile, out, kTile, rows);
-      write_tile(args, row, tile, out, kTile, rows);
+      write_tile(args, row, tile, out, rows);
     }
   }
 }
@@ -282,14 +273,14 @@ void gated_groups(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int
   float out[most * kUnitStride];
   GroupProducts products(args);
   for (int64_t unit = unit_begin; unit < unit_end; ++unit) {
-    const int64_t tiles = unit_tiles(args, unit), first = unit * kUnitTiles;  // an even number
+    const int64_t tiles = unit_tiles(args, unit), first = unit * kUnitTiles;
     for (int64_t row = row_begin; row < row_end; row += most) {
       const int rows = static_cast<int>(smaller(most, row_end - row));
-      for (int64_t t = 0; t < tiles; t += GroupProducts::kMostTiles) {
-        products.begin(first + t, GroupProducts::kMostTiles, round_up(rows, kRowGroup));
-        products.multiply(row, round_up(rows, kRowGroup), out + t * kTile, kUnitStride);
+      for (int64_t t = 0; t < tiles; ++t) {
+        products.begin(first + t, rows);
+        products.multiply(row, row + rows, out + t * kTile, kUnitStride);
+        add_bias(args, first + t, out + t * kTile, kUnitStride, rows);
       }
-      for (int64_t t = 0; t < tiles; ++t) add_bias(args, first + t, out + t * kTile, kUnitStride, rows);
       write_gated(gate, row, unit, out, rows);
     }
   }
