@@ -16,43 +16,53 @@ namespace netgain {
 namespace {
 
 using LinearModes = NoDenormals;  // as the unit has none
-constexpr bool kMinimaApart = true;
+constexpr bool kAsMatrixUnit = true;
 
 struct Halves {
   __m512i high, low;  // the bits of bfloat16 in the upper halves
 };
 
-inline Halves minimum_halves(const uint8_t* block) {
+inline Halves minimum_halves(const uint8_t* block, F scale) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int32_t>(0xffff0000));
-  const F minimum = fma(load_fp16(block), set1(8.0f), load_fp16(block + 32));
+  const F minimum = fma(scale, set1(8.0f), load_fp16(block + 32));
   const __m512i high = _mm512_and_si512(_mm512_castps_si512(minimum), upper);
   const F rest = sub(minimum, _mm512_castsi512_ps(high));
   return {high, _mm512_and_si512(_mm512_castps_si512(rest), upper)};
 }
 
-// out[r] = sum over blocks of minimum times scaled sum, in the order of the matrix unit.
+// Sums over blocks of minimum times scaled sum, for R rows, in the order of the matrix unit.
 template <int R>
-inline void minima(const uint8_t* block, int64_t blocks, const float* scaled_sums, F* out) {
+class Minima {
+ public:
+  // Of block b, the blocks in order. `sums`: its scaled sums.
+  void add_block(int64_t b, const uint8_t* block, F scale, const float* sums) {
+    if (b % kSumTile == 0 && b > 0) add_up();
+    const Halves halves = minimum_halves(block, scale);
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) out[r] = zero();
-  for (int64_t begin = 0; begin < blocks; begin += kSumTile) {
-    F even[R], odd[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) even[r] = odd[r] = zero();
-    const int64_t end = smaller(blocks, begin + kSumTile);
-    for (int64_t b = begin; b < end; ++b, block += quantized_block_bytes(WeightFormat::kQ4_1)) {
-      const Halves halves = minimum_halves(block);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const F sum = set1(scaled_sums[b * kRowGroup + r]);
-        even[r] = fma(sum, _mm512_castsi512_ps(halves.high), even[r]);
-        odd[r] = fma(sum, _mm512_castsi512_ps(halves.low), odd[r]);
-      }
+    for (int r = 0; r < R; ++r) {
+      const F sum = set1(sums[r]);
+      even_[r] = fma(sum, _mm512_castsi512_ps(halves.high), even_[r]);
+      odd_[r] = fma(sum, _mm512_castsi512_ps(halves.low), odd_[r]);
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) out[r] = add(out[r], add(even[r], odd[r]));
   }
-}
+
+  void add_to(F* totals) {
+    add_up();
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) totals[r] = add(totals[r], sums_[r]);
+  }
+
+ private:
+  void add_up() {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      sums_[r] = add(sums_[r], add(even_[r], odd_[r]));
+      even_[r] = odd_[r] = zero();
+    }
+  }
+
+  F sums_[R] = {}, even_[R] = {}, odd_[R] = {};
+};
 
 // The bytes that the unit multiplies: quads 0 to 7 sixteenfold, then plain, both less 8.
 inline void unpack_nibbles(const uint8_t* payload, uint8_t* to) {
@@ -143,7 +153,7 @@ class GroupProducts {
     const uint8_t* block = packed_;
     for (int64_t b = 0; b < blocks; ++b, block += quantized_block_bytes(W)) {
       if constexpr (W == WeightFormat::kQ4_1) {
-        const Halves halves = minimum_halves(block);
+        const Halves halves = minimum_halves(block, load_fp16(block));
         _mm512_store_si512(minima_[b], _mm512_or_si512(_mm512_srli_epi32(halves.high, 16), halves.low));
       }
       if (!unpacked_) continue;

@@ -16,11 +16,14 @@ constexpr int kParts = kTile / kLanes;  // vectors per tile
 using TileKernel = void (*)(const LinearArgs&, int64_t row, int64_t tile, float* out, int64_t out_stride);
 
 #if !defined(NETGAIN_MATRIX_UNIT)
-// See dot_amx.h, which adds up minima times scaled sums by themselves.
-constexpr bool kMinimaApart = false;
+// See dot_amx.h, whose few rows have to come out as a matrix unit makes them.
+constexpr bool kAsMatrixUnit = false;
 struct LinearModes {};
 template <int R>
-inline void minima(const uint8_t*, int64_t, const float*, F*) {}
+struct Minima {
+  void add_block(int64_t, const uint8_t*, F, const float*) {}
+  void add_to(F*) {}
+};
 #endif
 
 template <WeightFormat W, int R>
@@ -41,33 +44,37 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) total[r] = zero();
     const uint8_t* block = weights;
-    // Adds one of the blocks that share a scale to the total of its pair.
-    const auto add_block = [&](int64_t b, F* pair, bool first_of_pair) __attribute__((always_inline)) {
+    F pair[R];
+    constexpr bool minima_apart = has_minimum && kAsMatrixUnit, minima_on_the_way = R <= 4;  // in registers
+    Minima<minima_apart ? R : 1> minima;
+    for (int64_t b = 0; b < blocks; ++b, block += block_bytes) {
       if (part == 0) fetch_ahead(block, block_bytes);
       F dot[R];
       dots<W, R>(block + payload_at, part, values + b * kRowGroup * kBlockValues, offsets + b * kRowGroup, dot);
       const F scale = load_fp16(block + part * kLanes * 2);
+      if constexpr (kAsMatrixUnit) {
+        if constexpr (minima_apart && minima_on_the_way) minima.add_block(b, block, scale, scaled_sums + b * kRowGroup);
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) pair[r] = first_of_pair ? mul(dot[r], scale) : fma(dot[r], scale, pair[r]);
-      if constexpr (has_minimum && !kMinimaApart) {
-        const F minimum = load_fp16(block + 32 + part * kLanes * 2);
+        for (int r = 0; r < R; ++r) pair[r] = b % kScaleBlocks == 0 ? mul(dot[r], scale) : fma(dot[r], scale, pair[r]);
+        if (b % kScaleBlocks == 0 && b + 1 < blocks) continue;
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) total[r] = fma(minimum, set1(scaled_sums[b * kRowGroup + r]), total[r]);
+        for (int r = 0; r < R; ++r) total[r] = fma(pair[r], set1(scales[b * kRowGroup + r]), total[r]);
+      } else {
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) total[r] = fma(dot[r], mul(scale, set1(scales[b * kRowGroup + r])), total[r]);
+        if constexpr (has_minimum) {
+          const F minimum = load_fp16(block + 32 + part * kLanes * 2);
+#pragma GCC unroll 16
+          for (int r = 0; r < R; ++r) total[r] = fma(minimum, set1(scaled_sums[b * kRowGroup + r]), total[r]);
+        }
       }
-      block += block_bytes;
-    };
-    for (int64_t b = 0; b < blocks; b += kScaleBlocks) {
-      F pair[R];
-      add_block(b, pair, true);
-      if (b + 1 < blocks) add_block(b + 1, pair, false);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) total[r] = fma(pair[r], set1(scales[b * kRowGroup + r]), total[r]);
     }
-    if constexpr (has_minimum && kMinimaApart) {
-      F apart[R];
-      minima<R>(weights, blocks, scaled_sums, apart);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) total[r] = add(total[r], apart[r]);
+    if constexpr (minima_apart) {
+      block = weights;
+      for (int64_t b = 0; b < blocks && !minima_on_the_way; ++b, block += block_bytes) {
+        minima.add_block(b, block, load_fp16(block), scaled_sums + b * kRowGroup);
+      }
+      minima.add_to(total);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) store(out + r * out_stride + part * kLanes, total[r]);
