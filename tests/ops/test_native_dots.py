@@ -104,7 +104,7 @@ def test_products_are_exact_but_for_adding_the_blocks(
     x, x_NI, sum_error_NB = activations(rows, unit, blocks)
     size_NO = np.abs(x_NI) @ np.abs(weight.meaning_OI.T)
     # What a matrix unit makes of minima: 16 bits of each, times sums of 8 bits.
-    allowed_NO = 3e-7 * size_NO + 1e-30
+    allowed_NO = 1e-7 * max(3, blocks) * size_NO + 1e-30
     if unit.matrix_unit:
         size_NB = np.abs(x_NI).reshape(rows, blocks, BLOCK).sum(-1)
         allowed_NO += (sum_error_NB + size_NB * 2**-15) @ np.abs(weight.centres_OB.T)
