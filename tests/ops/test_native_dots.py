@@ -17,6 +17,7 @@ from tests.ops.native_formats import (
     Q8_0,
     SCALED,
     SUM_TILE,
+    TILE,
     Quantized,
     nearest_bf16,
     packed_blocks,
@@ -24,6 +25,8 @@ from tests.ops.native_formats import (
 )
 
 OUTPUTS = 37
+FEATURES = 160
+"""Of a gated layer: two units of 64 and one of 32."""
 
 
 @pytest.fixture(scope="module", params=(*INSTRUCTION_SETS, AVX_VNNI_DOTS), ids=lambda isa: isa.name)
@@ -37,20 +40,20 @@ def unit(
 class Weight:
     """Random blocks, the extremes of their integers among them."""
 
-    def __init__(self, weight_format: int, blocks: int = 3) -> None:
+    def __init__(self, weight_format: int, blocks: int = 3, outputs: int = OUTPUTS) -> None:
         random = np.random.default_rng(weight_format)
         self.blocks = blocks
         low, high = (-127, 127) if weight_format == Q8_0 else (0, 15)
         self.format = weight_format
-        q_OBK = random.integers(low, high + 1, (OUTPUTS, blocks, BLOCK)).astype(np.int8)
+        q_OBK = random.integers(low, high + 1, (outputs, blocks, BLOCK)).astype(np.int8)
         q_OBK[0], q_OBK[1] = low, high
-        halves_OBX = random.uniform(0.01, 1, (OUTPUTS, blocks, 1 + (weight_format == Q4_1)))
+        halves_OBX = random.uniform(0.01, 1, (outputs, blocks, 1 + (weight_format == Q4_1)))
         halves = halves_OBX.astype(np.float16)
         self.packed = packed_blocks(halves, q_OBK, weight_format)
         offset = 8 if weight_format == Q4_0 else 0
         wide = halves.astype(np.float64)
         meaning_OBK = wide[..., :1] * (q_OBK - offset) + wide[..., 1:].sum(-1)[..., None]
-        self.meaning_OI = meaning_OBK.reshape(OUTPUTS, -1)
+        self.meaning_OI = meaning_OBK.reshape(outputs, -1)
         self.centres_OB = np.zeros(q_OBK.shape[:2])
         """What a matrix unit multiplies with the sums."""
         if weight_format == Q4_1:
@@ -58,7 +61,7 @@ class Weight:
 
 
 def activations(
-    rows: int, unit: Unit, blocks: int = 3
+    rows: int, unit: Unit, blocks: int = 3, size: float = 1.0
 ) -> tuple[Quantized, NDArray[np.float64], NDArray[np.float64]]:
     """And what they mean [N, I], and by how much their scaled sums [N, B] say otherwise.
 
@@ -68,7 +71,7 @@ def activations(
     out = Quantized.empty(rows, blocks * BLOCK, unit.layout)
     values_NBK = random.integers(-LARGEST, LARGEST + 1, (rows, blocks, BLOCK)).astype(np.int32)
     values_NBK[-1], values_NBK[-2:-1] = LARGEST, -LARGEST
-    pairs = random.uniform(0.01, 1, (rows, -(-blocks // SCALED))).astype(np.float32)
+    pairs = size * random.uniform(0.01, 1, (rows, -(-blocks // SCALED))).astype(np.float32)
     pairs[0, 0] = 1e-40  # denormal, which a matrix unit takes for zero
     scales_NB = np.repeat(pairs, SCALED, axis=1)[:, :blocks]
     exact_NB = scales_NB * values_NBK.sum(-1).astype(np.float32)
@@ -87,9 +90,18 @@ def activations(
     return out, meaning_NBK.reshape(rows, -1), error_NB
 
 
+def only(x: Quantized, row: int) -> Quantized:
+    """One of the rows."""
+    alone = Quantized.empty(1, x.scales.shape[1] * BLOCK, x.layout)
+    for ours, all_of_them in zip(alone.buffers(), x.buffers(), strict=True):
+        ours[0, :, 0] = all_of_them[row // 16, :, row % 16]
+    return alone
+
+
 def product(unit: Unit, weight: Weight, x: Quantized) -> NDArray[np.float32]:
-    y_NO = np.full((x.rows, OUTPUTS), np.nan, np.float32)
-    sizes = np.array([weight.format, OUTPUTS, weight.blocks * BLOCK, x.rows], np.int64)
+    outputs = len(weight.meaning_OI)
+    y_NO = np.full((x.rows, outputs), np.nan, np.float32)
+    sizes = np.array([weight.format, outputs, weight.blocks * BLOCK, x.rows], np.int64)
     unit.call("linear", weight.packed, sizes, *x.buffers(), y_NO)
     return y_NO
 
@@ -123,7 +135,44 @@ def test_a_row_has_the_same_bits_alone_and_among_others(
         x, _, _ = activations(rows, unit, blocks)
         together_NO = product(unit, weight, x)
         for row in range(0, rows, 1 + rows // 16):
-            alone = Quantized.empty(1, blocks * BLOCK, unit.layout)
-            for ours, all_of_them in zip(alone.buffers(), x.buffers(), strict=True):
-                ours[0, :, 0] = all_of_them[row // 16, :, row % 16]
-            np.testing.assert_array_equal(product(unit, weight, alone)[0], together_NO[row])
+            alone_NO = product(unit, weight, only(x, row))
+            np.testing.assert_array_equal(alone_NO[0], together_NO[row])
+
+
+def gate(unit: Unit, weight: Weight, x: Quantized) -> Quantized:
+    out = Quantized.empty(x.rows, FEATURES, unit.layout)
+    sizes = np.array([weight.format, 2 * FEATURES, weight.blocks * BLOCK, x.rows], np.int64)
+    unit.call("gated", weight.packed, sizes, *x.buffers(), *out.buffers())
+    return out
+
+
+@pytest.mark.parametrize("weight_format", [Q8_0, Q4_0, Q4_1])
+@pytest.mark.parametrize("rows", [1, 7, 9, 16, 21, 30, 40])
+def test_a_gated_layer_is_its_activated_gate_times_the_rest(
+    unit: Unit, weight_format: int, rows: int
+) -> None:
+    weight = Weight(weight_format, outputs=2 * FEATURES)
+    x, _, _ = activations(rows, unit, size=2.0**-16)
+    tiles_NTO = product(unit, weight, x).astype(np.float64).reshape(rows, -1, TILE)
+    gate_NF, up_NF = (tiles_NTO[:, which::2].reshape(rows, -1) for which in (0, 1))
+    expected_NF = gate_NF / (1 + np.exp(-gate_NF)) * up_NF
+    values_NF, scales_NB = gate(unit, weight, x).by_row()[:2]
+    scales_NF = np.repeat(scales_NB, BLOCK, axis=1)
+    error_NF = np.abs(values_NF * scales_NF - expected_NF)
+    assert (error_NF <= 0.501 * scales_NF + 1e-6 * np.abs(expected_NF)).all()
+    pairs_NU = np.abs(expected_NF[:, :128]).reshape(rows, 2, 64).max(-1)
+    np.testing.assert_allclose(scales_NB[:, :4:2], pairs_NU / LARGEST, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight_format", [Q8_0, Q4_0, Q4_1])
+def test_a_gated_row_has_the_same_bits_alone_and_among_others(
+    unit: Unit, weight_format: int
+) -> None:
+    weight = Weight(weight_format, outputs=2 * FEATURES)
+    for rows in (41, 26, 5):
+        x, _, _ = activations(rows, unit, size=2.0**-16)
+        together = gate(unit, weight, x).by_row()
+        for row in range(0, rows, 1 + rows // 16):
+            alone = gate(unit, weight, only(x, row)).by_row()
+            for one, many in zip(alone, together, strict=True):
+                np.testing.assert_array_equal(one[0], many[row])

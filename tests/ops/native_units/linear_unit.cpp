@@ -22,4 +22,26 @@ NETGAIN_TEST void linear(Buffers buffers) {
   netgain::linear(args, 0, sizes[3], 0, (sizes[1] + netgain::kTile - 1) / netgain::kTile);
 }
 
-const Entry kEntries[] = {{"linear", linear}, {nullptr, nullptr}};
+// packed weight, sizes (format, gate and up features, columns, rows), then values, scales, offsets, scaled
+// sums, sum tiles of the input, and of the output
+NETGAIN_TEST void gated(Buffers buffers) {
+  const int64_t* sizes = array<int64_t>(buffers, 1);
+  const auto rows_of = [&](int first, int64_t columns) {
+    return netgain::QuantizedRows{array<int8_t>(buffers, first),
+                                  array<float>(buffers, first + 1),
+                                  array<int32_t>(buffers, first + 2),
+                                  array<float>(buffers, first + 3),
+                                  (columns + netgain::kBlock - 1) / netgain::kBlock,
+                                  array<uint32_t>(buffers, first + 4)};
+  };
+  const int64_t features = sizes[1] / 2;
+  netgain::GatedArgs args = {};
+  args.linear.weight = {static_cast<netgain::WeightFormat>(sizes[0]), sizes[1], sizes[2], array<uint8_t>(buffers, 0),
+                        nullptr};
+  args.linear.quantized = rows_of(2, sizes[2]);
+  args.activation = netgain::Activation::kSilu;
+  args.out = rows_of(7, features);
+  netgain::gated(args, 0, sizes[3], 0, (features + netgain::kScaled - 1) / netgain::kScaled);
+}
+
+const Entry kEntries[] = {{"linear", linear}, {"gated", gated}, {nullptr, nullptr}};
