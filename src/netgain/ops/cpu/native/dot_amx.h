@@ -6,7 +6,7 @@
 // number that decides: the minima of Q4_1, scaled sums times minima over all blocks, are left to the
 // matrix unit, in bfloat16 products of which it adds up even and odd ones apart (Intel SDM, TDPBF16PS). Weights
 // count from the middle of their range there, scale * (q - 8) + (minimum + 8 * scale), so that this part
-// is small; the minimum in brackets is two bfloat16 that add up to it.
+// is small; the minimum in brackets is two bfloat16 that add up to 16 bits of it.
 #pragma once
 
 #include "dot_avx512_vnni.h"
