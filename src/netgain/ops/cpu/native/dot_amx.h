@@ -161,7 +161,9 @@ class GroupProducts {
       _mm512_store_ps(scales_[b], load_fp16(block));
       unpack_nibbles(block + kPayload<W>, weights_[b]);
     }
-    for (int64_t b = blocks; b % kSumTile != 0; ++b) _mm512_store_si512(minima_[b], no_words());
+    if constexpr (W == WeightFormat::kQ4_1) {
+      for (int64_t b = blocks; b % kSumTile != 0; ++b) _mm512_store_si512(minima_[b], no_words());
+    }
   }
 
   template <WeightFormat W>

@@ -255,7 +255,6 @@ inline void write_gated(const GatedArgs& gate, int64_t row, int64_t unit, const 
   constexpr int vectors = kScaled / kLanes;
   const int64_t features = gate.linear.weight.rows / 2;
   const int count = static_cast<int>(unit_tiles(gate.linear, unit)) / 2 * kParts;
-  const QuantizedRows quantized = gate.out;
   for (int r = 0; r < rows; ++r) {
     F results[vectors];
     for (int i = 0; i < count; ++i) {
@@ -263,7 +262,7 @@ inline void write_gated(const GatedArgs& gate, int64_t row, int64_t unit, const 
       results[i] = mul(activate(gate.activation, load(at)), load(at + kTile));
     }
     if (!gate.linear.y) {
-      quantize_blocks(results, row + r, unit * kScaleBlocks, quantized);
+      quantize_blocks(results, row + r, unit * kScaleBlocks, gate.out);
       continue;
     }
     float wide[kScaled];

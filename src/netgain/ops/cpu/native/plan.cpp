@@ -182,8 +182,8 @@ std::vector<std::pair<int, int64_t>> Plan::timings(bool empty) {
   return timings;
 }
 
-// Chunks are taken in order, by one thread after another: so that each finds what it fetched ahead,
-// chunk i is of the part of the matrix that belongs to thread i modulo their number.
+// Chunks are taken in order, by one thread after another: so that each finds the weights it fetched ahead
+// and the rows it worked on before, chunk i is of the part that belongs to thread i modulo their number.
 int64_t Plan::spread(int64_t chunk, int64_t chunks) const {
   const int64_t threads = pool_.threads(), share = chunks / threads, thread = chunk % threads;
   if (chunk >= share * threads) return chunk;

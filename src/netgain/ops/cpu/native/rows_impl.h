@@ -47,18 +47,16 @@ void rms_norm(const NormArgs& args, int64_t row_begin, int64_t row_end) {
       for (int64_t at = 0; at < columns; at += kLanes) store_columns(y, at, columns, normed(at));
       continue;
     }
-    const QuantizedRows out = args.out;  // whose members no store can change
-    for (int64_t block = 0; block < out.blocks; block += kScaleBlocks) {
+    for (int64_t block = 0; block < args.out.blocks; block += kScaleBlocks) {
       F values[kScaled / kLanes];
       for (int i = 0; i < kScaled / kLanes; ++i) values[i] = normed(block * kBlock + i * kLanes);
-      quantize_blocks(values, row, block, out);
+      quantize_blocks(values, row, block, args.out);
     }
   }
 }
 
-void quantize(const float* x, int64_t x_stride, int64_t columns, const QuantizedRows& into, int64_t row_begin,
+void quantize(const float* x, int64_t x_stride, int64_t columns, const QuantizedRows& out, int64_t row_begin,
               int64_t row_end) {
-  const QuantizedRows out = into;
   for (int64_t row = row_begin; row < row_end; ++row) {
     const float* from = x + row * x_stride;
     for (int64_t block = 0; block < out.blocks; block += kScaleBlocks) {
