@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
-from tests.api.machine import Echo, Neighbours
 from tests.api.raw_http import RawAnswer, RawRequest
 from tests.api.serving import ServerUnderTest, within
 
@@ -111,40 +110,37 @@ def test_stored_ledgers_close_and_agree_with_the_client(
     assert statistics.median(lags) < 0.02
 
 
+def missing_over_allowance(server: ServerUnderTest, fields: dict[str, object]) -> float:
+    """What the client waited beyond the sum of the stages, at its own socket."""
+    answer = ask(server, fields)
+    stages = stored_ledger(server, answer)["stages"]
+    assert isinstance(stages, list)
+    named_s = sum(stage["end_s"] - stage["start_s"] for stage in stages)
+    return (answer.e2e_s - named_s) / max(0.001, 0.01 * answer.e2e_s)
+
+
 def test_the_stages_account_for_what_the_client_waited(server: ServerUnderTest) -> None:
     """Two hundred requests, one at a time, against the client's own watch at its socket.
 
-    Its time holds what no server can see: the kernel's and the client's own share. A machine that
-    others use, its own cores or its host's, only adds to that: one round of four must do, and where
-    none does beside others, the figures are shown and nothing is claimed.
+    Its time holds what no server can see: the kernel's and the client's own share, which whoever
+    else uses the machine's cores, or its host's, makes longer now and then. A stage that the ledger
+    lacks is missing whenever its request is asked again, a delay from outside is not: each request
+    has up to four tries.
     """
     draw = random.Random(21)
-    neighbours = Neighbours()
-    p99s: list[float] = []
-    echoes_s: list[float] = []
-    with Echo() as echo:
-        while len(p99s) < 4 and not (p99s and p99s[-1] <= 1):
-            missing: list[float] = []
-            for _ in range(REQUESTS):
-                answer = ask(server, random_request(draw))
-                echoes_s.append(echo.round_trip_s())
-                ledger = stored_ledger(server, answer)
-                stages = ledger["stages"]
-                assert isinstance(stages, list)
-                named_s = sum(stage["end_s"] - stage["start_s"] for stage in stages)
-                missing.append((answer.e2e_s - named_s) / max(0.001, 0.01 * answer.e2e_s))
-            p50 = statistics.median(missing)
-            assert min(missing) >= 0
-            assert p50 <= 1, f"p50 {p50:.2f} of the allowance"
-            p99s.append(statistics.quantiles(missing, n=100)[98])
-    others_cores = neighbours.cores()
-    echo_s = statistics.quantiles(echoes_s, n=100)[98] - statistics.median(echoes_s)
-    if min(p99s) > 1 and (others_cores > 0.1 or echo_s > 0.0003):
-        pytest.skip(
-            f"p99s {p99s} of the allowance, beside {others_cores:.1f} busy cores; at p99 an echo "
-            f"between idle processes took {echo_s * 1e3:.1f} ms longer"
-        )
-    assert min(p99s) <= 1, f"p99s {p99s} of the allowance"
+    first: list[float] = []
+    best: list[float] = []
+    for _ in range(REQUESTS):
+        fields = random_request(draw)
+        tries = [missing_over_allowance(server, fields)]
+        while tries[-1] > 1 and len(tries) < 4:
+            tries.append(missing_over_allowance(server, fields))
+        assert min(tries) >= 0
+        first.append(tries[0])
+        best.append(min(tries))
+    figures = f"first tries: p50 {statistics.median(first):.2f}, best: {sorted(best)[-4:]}"
+    assert statistics.median(first) <= 1, figures
+    assert statistics.quantiles(best, n=100)[98] <= 1, figures
 
 
 def test_stages_and_handoffs_say_what_they_should(answers: list[RawAnswer]) -> None:
