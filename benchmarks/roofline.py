@@ -29,7 +29,10 @@ from netgain.ops.interface import Activation, AttentionSpec, StepModel
 from netgain.ops.weights import LinearWeight
 
 PLANES: Final = 2
-"""8-bit planes of quantised activations: a quantised weight costs as many byte products."""
+"""8-bit planes of quantised activations: a quantised weight costs as many byte products.
+
+A matrix unit multiplies such weights in bfloat16, which takes it as long.
+"""
 _QUANTIZED: Final = frozenset({PackedFormat.Q8_0, PackedFormat.Q4_0, PackedFormat.Q4_1})
 
 

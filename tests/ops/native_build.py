@@ -30,10 +30,9 @@ ARM_EMULATOR: Final = "qemu-aarch64-static"
 
 
 class Unit(Protocol):
-    """A compiled unit; `layout` is that of its quantised activations."""
+    """A compiled unit; `layout` is that of its quantised activations, and of weights for them."""
 
     layout: Layout
-    matrix_unit: bool
 
     def call(self, name: str, *buffers: NDArray[np.generic]) -> None:
         """Calls a function of the unit; it reads and writes the C-contiguous arrays in place."""
@@ -49,7 +48,6 @@ class InstructionSet:
     flags: tuple[str, ...]
     needs: frozenset[str] = frozenset()
     layout: Layout = Layout.PLANES
-    matrix_unit: bool = False
 
     @property
     def emulated(self) -> bool:
@@ -83,10 +81,10 @@ INSTRUCTION_SETS: Final = (
     InstructionSet(
         "amx",
         "tiles_amx.h",
-        "dot_amx.h",
+        "linear_amx.h",
         _flags("amx"),
-        frozenset({"avx512_vnni", "avx512_bf16", "avx512vbmi", "gfni", "amx_int8", "amx_bf16"}),
-        matrix_unit=True,
+        frozenset({"avx512_bf16", "avx512vbmi", "avx512_vbmi2", "amx_tile", "amx_bf16"}),
+        Layout.BF16,
     ),
     InstructionSet(
         "neon",
@@ -96,6 +94,9 @@ INSTRUCTION_SETS: Final = (
         frozenset({"asimddp"}),
     ),
 )
+QUANTISING: Final = tuple(isa for isa in INSTRUCTION_SETS if isa.layout is not Layout.BF16)
+"""Those whose activations are whole numbers; the matrix unit's: test_native_tiles.py."""
+MATRIX_UNIT: Final = next(isa for isa in INSTRUCTION_SETS if isa.layout is Layout.BF16)
 # Differs from AVX2 in nothing but these.
 AVX_VNNI_DOTS: Final = InstructionSet(
     "avx_vnni",
@@ -131,7 +132,7 @@ def built_unit(source: str, isa: InstructionSet, folder: Path) -> Iterator[Unit]
     target = folder / f"{source}_{isa.name}"
     if not isa.emulated:
         _compile([*command, "-shared", "-o", str(target)])
-        yield _LoadedUnit(ctypes.CDLL(str(target)), isa.layout, isa.matrix_unit)
+        yield _LoadedUnit(ctypes.CDLL(str(target)), isa.layout)
         return
     _compile([*command, str(UNITS / "pipe_main.cpp"), "-static", "-o", str(target)])
     unit = _PipedUnit([str(emulator), str(target)], isa.layout)
@@ -169,8 +170,8 @@ def _processor_features() -> frozenset[str]:
 
 
 class _LoadedUnit:
-    def __init__(self, library: ctypes.CDLL, layout: Layout, matrix_unit: bool) -> None:
-        self.layout, self.matrix_unit = layout, matrix_unit
+    def __init__(self, library: ctypes.CDLL, layout: Layout) -> None:
+        self.layout = layout
         self._library = library
 
     def call(self, name: str, *buffers: NDArray[np.generic]) -> None:
@@ -181,8 +182,6 @@ class _LoadedUnit:
 
 
 class _PipedUnit:
-    matrix_unit = False
-
     def __init__(self, command: list[str], layout: Layout) -> None:
         self.layout = layout
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -16,7 +16,6 @@ BLOCK: Final = 32
 SCALED: Final = 2
 """Blocks of an activation that share a scale."""
 ROW_GROUP: Final = 16
-SUM_TILE: Final = 16
 LARGEST: Final = 2039
 """Of a quantised activation."""
 WORD_ORDER: Final = np.array([0, 2, 1, 3]) + 4 * np.arange(BLOCK // 4)[:, None]
@@ -24,10 +23,11 @@ WORD_ORDER: Final = np.array([0, 2, 1, 3]) + 4 * np.arange(BLOCK // 4)[:, None]
 
 
 class Layout(Enum):
-    """Of quantised activations."""
+    """Of quantised activations; `BF16`: for a matrix unit, which takes them unquantised."""
 
     PLANES = "planes"
     WORDS = "words"
+    BF16 = "bf16"
 
     def stored(self, whole: NDArray[np.int32]) -> NDArray[np.int8]:
         """Numbers [..., 32] as bytes [..., 64]."""
@@ -56,7 +56,6 @@ class Quantized:
     scales: NDArray[np.float32]
     offsets: NDArray[np.int32]
     scaled_sums: NDArray[np.float32]
-    sum_tiles: NDArray[np.uint32]
 
     @staticmethod
     def empty(rows: int, columns: int, layout: Layout) -> "Quantized":
@@ -69,12 +68,11 @@ class Quantized:
             np.full(grouped, 55, np.float32),
             np.full(grouped, 55, np.int32),
             np.full(grouped, 55, np.float32),
-            np.zeros((grouped[0], -(-blocks // SUM_TILE), ROW_GROUP, SUM_TILE), np.uint32),
         )
 
     def buffers(self) -> tuple[NDArray[np.generic], ...]:
         """As a unit takes them."""
-        return self.values, self.scales, self.offsets, self.scaled_sums, self.sum_tiles
+        return self.values, self.scales, self.offsets, self.scaled_sums
 
     def by_row(self) -> tuple[NDArray[np.float64], ...]:
         """Values [N, I]; scales, offsets and scaled sums [N, B]. All fit doubles exactly."""
@@ -86,11 +84,53 @@ class Quantized:
         others_NB = [each.transpose(0, 2, 1).reshape(rows, blocks) for each in others]
         return tuple(each[: self.rows].astype(np.float64) for each in (values_NI, *others_NB))
 
-    def tiled_sums(self) -> NDArray[np.uint32]:
-        """[N, B rounded up to tiles]."""
-        groups = len(self.sum_tiles)
-        by_row = self.sum_tiles.transpose(0, 2, 1, 3).reshape(groups * ROW_GROUP, -1)
-        return by_row[: self.rows]
+
+@dataclass(frozen=True)
+class Narrowed:
+    """`QuantizedRows` of formats.h for N rows and a matrix unit."""
+
+    rows: int
+    by_pair: bool
+    values: NDArray[np.uint16]
+
+    @staticmethod
+    def empty(rows: int, columns: int, by_pair: bool | None = None) -> "Narrowed":
+        """`by_pair`: as a step of so many rows has it, if not given."""
+        blocks = -(-columns // BLOCK)
+        grouped = -(-rows // ROW_GROUP), blocks, ROW_GROUP, BLOCK
+        wanted = 1 < rows <= ROW_GROUP if by_pair is None else by_pair
+        return Narrowed(rows, wanted, np.full(grouped, 0x7FC0, np.uint16))
+
+    @staticmethod
+    def of(x_NI: NDArray[np.float32], by_pair: bool | None = None) -> "Narrowed":
+        """Rows of whole blocks, of numbers that are bfloat16."""
+        rows, columns = x_NI.shape
+        out = Narrowed.empty(rows, columns, by_pair)
+        words_NBK = (x_NI.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        words_NBK = words_NBK.reshape(rows, -1, BLOCK)
+        for row in range(rows):
+            to = out.row(row)
+            to[...] = words_NBK[row].reshape(to.shape)
+        return out
+
+    def row(self, row: int) -> NDArray[np.uint16]:
+        """A view of one: [B, 32], or [B, 16, 2] by pair."""
+        if not self.by_pair:
+            return self.values[row // ROW_GROUP, :, row % ROW_GROUP]
+        blocks = self.values.shape[1]
+        pairs = self.values.reshape(blocks, BLOCK // 2, ROW_GROUP, 2)[:, :, row]
+        return pairs
+
+    def by_row(self) -> NDArray[np.float32]:
+        """[N, I]."""
+        words = np.stack([self.row(row).reshape(-1) for row in range(self.rows)])
+        numbers: NDArray[np.float32] = (words.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return numbers
+
+    def buffers(self) -> tuple[NDArray[np.generic], ...]:
+        """As a unit takes them: the others are not for it."""
+        nothing = np.zeros(1, np.float32)
+        return self.values, nothing, nothing, nothing
 
 
 def nearest_bf16(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -98,13 +138,6 @@ def nearest_bf16(values: NDArray[np.float32]) -> NDArray[np.float32]:
     bits = values.view(np.uint32)
     rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
     return (rounded & np.uint32(0xFFFF0000)).view(np.float32)
-
-
-def twice_bf16(values: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Two bfloat16 side by side, of floats that are some."""
-    bits = values.view(np.uint32)
-    pairs: NDArray[np.uint32] = np.bitwise_or(bits, bits >> np.uint32(16))
-    return pairs
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -123,15 +156,40 @@ def packed_dense(values_OI: NDArray[np.generic]) -> NDArray[np.uint8]:
 
 
 def packed_blocks(
-    halves_OBX: NDArray[np.float16], q_OBK: NDArray[np.int8], weight_format: int
+    halves_OBX: NDArray[np.float16],
+    q_OBK: NDArray[np.int8],
+    weight_format: int,
+    layout: Layout,
 ) -> NDArray[np.uint8]:
     """The tiles of formats.h; `halves_OBX`: scale, and minimum where there is one."""
     halves_OBX, q_OBK = pad_rows(halves_OBX), pad_rows(q_OBK)
     blocks = q_OBK.shape[1]
     head = halves_OBX.reshape(-1, TILE, blocks, halves_OBX.shape[2]).transpose(0, 2, 3, 1)
-    quads = q_OBK.view(np.uint8).reshape(-1, TILE, blocks, 8, 4).transpose(0, 2, 3, 1, 4)
-    if weight_format != Q8_0:
-        quads = quads[:, :, 0::2] | quads[:, :, 1::2] * np.uint8(16)
+    q_TBLK = q_OBK.reshape(-1, TILE, blocks, BLOCK).transpose(0, 2, 1, 3)
+    codes = _by_output if layout is Layout.BF16 else _by_quad
     tiles = (len(q_OBK) // TILE, blocks, -1)
     head_bytes = np.ascontiguousarray(head).view(np.uint8).reshape(tiles)
-    return np.concatenate([head_bytes, quads.reshape(tiles)], axis=2).reshape(-1)
+    code_bytes = codes(q_TBLK, weight_format).reshape(tiles)
+    return np.concatenate([head_bytes, code_bytes], axis=2).reshape(-1)
+
+
+def _by_quad(q_TBLK: NDArray[np.int8], weight_format: int) -> NDArray[np.uint8]:
+    quads = q_TBLK.view(np.uint8).reshape(*q_TBLK.shape[:3], 8, 4).swapaxes(2, 3)
+    if weight_format == Q8_0:
+        return np.ascontiguousarray(quads)
+    return quads[:, :, 0::2] | quads[:, :, 1::2] * np.uint8(16)
+
+
+def _by_output(q_TBLK: NDArray[np.int8], weight_format: int) -> NDArray[np.uint8]:
+    tiles, blocks = q_TBLK.shape[:2]
+    if weight_format == Q8_0:
+        codes = (q_TBLK.astype(np.int64) + 128).reshape(tiles, blocks, 8, 2, 16, 2)
+        shifts, turned, bits = np.array([[0, 8], [16, 24]])[:, None], 15, 32
+        words = (codes << shifts).sum((3, 5))
+        kind = np.dtype(np.uint32)
+    else:
+        codes = q_TBLK.astype(np.int64).reshape(tiles, blocks, 4, 4, BLOCK)
+        words, turned, bits = (codes << 4 * np.arange(4)[:, None]).sum(3), 1, 16
+        kind = np.dtype(np.uint16)
+    rotated = (words << turned | words >> (bits - turned)) & ((1 << bits) - 1)
+    return np.ascontiguousarray(rotated.astype(kind)).view(np.uint8)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.ops.native_build import INSTRUCTION_SETS, InstructionSet, Unit, built_unit
-from tests.ops.native_formats import LARGEST
+from tests.ops.native_formats import LARGEST, Layout, Narrowed, nearest_bf16
 
 Floats = npt.NDArray[np.float32]
 
@@ -182,7 +182,6 @@ class Cache:
         values = np.zeros((groups, blocks, 16, 64), np.int8)
         scales, scaled_sums = (np.full((groups, blocks, 16), np.nan, np.float32) for _ in "ab")
         offsets = np.zeros((groups, blocks, 16), np.int32)
-        sum_tiles = np.zeros((groups, -(-blocks // 16), 16, 16), np.uint32)
         merges = np.zeros(1, np.int64)
         sizes = [
             *(len(slices), self.most, shape.format, LAYERS, shape.kv_heads, shape.dim),
@@ -193,12 +192,14 @@ class Cache:
             "run_step",
             *(np.array(sizes, np.int64), np.array([shape.dim**-0.5], np.float32)),
             *(starts, ends, tables, positions, slice_of, self.records, qkv, cosines, sines, y),
-            *(values, scales, offsets, scaled_sums, sum_tiles, merges),
+            *(values, scales, offsets, scaled_sums, merges),
         )
         self.merges = int(merges[0])
         for request, count in slices:
             self.done[request] += count
-        if quantized:
+        if quantized and self.unit.layout is Layout.BF16:
+            y = Narrowed(tokens, False, values.view(np.uint16)).by_row()
+        elif quantized:
             whole = self.unit.layout.read(values)
             assert (offsets == -8 * whole.sum(-1)).all()
             rows = (whole * scales[..., None]).transpose(0, 2, 1, 3)
@@ -398,18 +399,22 @@ def test_values_beyond_float16_are_stored_as_its_largest(isa: InstructionSet, un
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_quantised_results_are_the_float_results_in_12_bits(unit: Unit, threads: int) -> None:
+def test_quantised_results_are_the_float_results_in_12_bits_or_in_bfloat16(
+    unit: Unit, threads: int
+) -> None:
     plain, quantized = (Cache(unit, Shape(), [700]) for _ in range(2))
     for count in (600, 1, 1, 7):
         wanted = plain.step([(0, count)], threads=threads)[0]
         found, scaled_sums = quantized.quantized_step([(0, count)], threads=threads)[0]
         pairs = wanted.reshape(count, -1, 64)
         scales = np.abs(pairs).max(-1, keepdims=True) / LARGEST
+        if unit.layout is Layout.BF16:
+            np.testing.assert_array_equal(found, nearest_bf16(wanted))
+            continue
         error = np.abs(found.reshape(pairs.shape) - pairs)
         assert (error <= 0.501 * scales).all()  # half a step, and rounding of its 2,039
         sums = found.reshape(count, -1, 32).sum(-1)
-        rounding = 2**-8 if unit.matrix_unit else 1e-4
-        np.testing.assert_allclose(scaled_sums, sums, rtol=rounding, atol=1e-4)
+        np.testing.assert_allclose(scaled_sums, sums, rtol=1e-4, atol=1e-4)
 
 
 def test_a_long_decode_is_divided_evenly_and_a_single_thread_merges_nothing(

@@ -1,22 +1,20 @@
-// NETGAIN_VECTOR and NETGAIN_DOT: the vectors of one instruction set, and with its dot products whether
-// it has a matrix unit.
+// NETGAIN_VECTOR: the vectors of one instruction set, and whether it has a matrix unit.
 #include <limits>
 #include <vector>
 
 #include "kernels.h"
 #include NETGAIN_VECTOR
 #include "common_impl.h"
-#include NETGAIN_DOT
 #include "attention_impl.h"
 #include "attention_plan.cpp"
+#include "quantized_rows.h"
 #include "unit.h"
 
 // Stores and attends for one step, `batch` tasks a call, the last first if `backwards`. Memory that
 // no kernel may rely on starts as not-a-number.
 // sizes (slices, table_stride, format, layers, kv_heads, head_dim, block_tokens, layer, heads, window,
 // tokens, threads, batch, backwards, quantised), scale, query starts, context lengths, tables,
-// positions, slice_of, records, qkv, cosines, sines, y, then values, scales, offsets, scaled sums,
-// sum tiles, merges
+// positions, slice_of, records, qkv, cosines, sines, y, then values, scales, offsets, scaled sums, merges
 NETGAIN_TEST void run_step(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 0);
   const int64_t kv_heads = sizes[4], dim = sizes[5], heads = sizes[8], tokens = sizes[10], batch = sizes[12];
@@ -34,8 +32,7 @@ NETGAIN_TEST void run_step(Buffers buffers) {
   args.sines = array<float>(buffers, 10);
   args.y = sizes[14] ? nullptr : array<float>(buffers, 11);
   args.y_stride = heads * dim;
-  args.out = {array<int8_t>(buffers, 12), array<float>(buffers, 13),     array<int32_t>(buffers, 14),
-              array<float>(buffers, 15),  heads * dim / netgain::kBlock, array<uint32_t>(buffers, 16)};
+  args.out = quantized_rows(buffers, 12, heads * dim, false);
   netgain::rope_and_store(args, 0, tokens);
 
   netgain::AttentionPlan plan;
@@ -49,7 +46,7 @@ NETGAIN_TEST void run_step(Buffers buffers) {
     const int64_t begin = (sizes[13] ? chunks - 1 - i : i) * batch;
     netgain::attend(args, plan.tasks.data() + begin, netgain::smaller(batch, count - begin), scratch.data());
   }
-  *array<int64_t>(buffers, 17) = static_cast<int64_t>(plan.merges.size());
+  *array<int64_t>(buffers, 16) = static_cast<int64_t>(plan.merges.size());
   netgain::merge(args, plan.merges.data(), static_cast<int64_t>(plan.merges.size()));
 }
 

@@ -3,20 +3,8 @@
 #include NETGAIN_VECTOR
 #include "common_impl.h"
 #include "rows_impl.h"
+#include "quantized_rows.h"
 #include "unit.h"
-
-namespace {
-
-netgain::QuantizedRows quantized(Buffers buffers, int first, int64_t columns) {
-  return {array<int8_t>(buffers, first),
-          array<float>(buffers, first + 1),
-          array<int32_t>(buffers, first + 2),
-          array<float>(buffers, first + 3),
-          (columns + netgain::kBlock - 1) / netgain::kBlock,
-          array<uint32_t>(buffers, first + 4)};
-}
-
-}  // namespace
 
 // x, gain, eps, sizes (rows, x_stride, columns, y_stride), y
 NETGAIN_TEST void norm(Buffers buffers) {
@@ -27,18 +15,20 @@ NETGAIN_TEST void norm(Buffers buffers) {
   netgain::rms_norm(args, 0, sizes[0]);
 }
 
-// x, gain, eps, sizes (rows, x_stride, columns), then values, scales, offsets, scaled sums, sum tiles
+// x, gain, eps, sizes (rows, x_stride, columns, whether by pair), then values, scales, offsets, scaled sums
 NETGAIN_TEST void norm_quantized(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 3);
-  netgain::NormArgs args = {array<float>(buffers, 0),  sizes[1], sizes[2], array<float>(buffers, 1),
-                            scalar<float>(buffers, 2), nullptr,  0,        quantized(buffers, 4, sizes[2])};
+  netgain::NormArgs args = {
+      array<float>(buffers, 0),  sizes[1], sizes[2], array<float>(buffers, 1),
+      scalar<float>(buffers, 2), nullptr,  0,        quantized_rows(buffers, 4, sizes[2], sizes[3] != 0)};
   netgain::rms_norm(args, 0, sizes[0]);
 }
 
-// x, sizes (row begin, row end, x_stride, columns), then values, scales, offsets, scaled sums, sum tiles
+// x, sizes (row begin, row end, x_stride, columns, whether by pair), then values, scales, offsets, scaled sums
 NETGAIN_TEST void quantize(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 1);
-  netgain::quantize(array<float>(buffers, 0), sizes[2], sizes[3], quantized(buffers, 2, sizes[3]), sizes[0], sizes[1]);
+  netgain::quantize(array<float>(buffers, 0), sizes[2], sizes[3], quantized_rows(buffers, 2, sizes[3], sizes[4] != 0),
+                    sizes[0], sizes[1]);
 }
 
 // packed table, sizes (format, rows, columns, token count, y_stride), token ids, y

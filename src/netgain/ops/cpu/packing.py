@@ -48,7 +48,7 @@ def pack_rows(
 
     `kind`: F32, F16, BF16, Q4_0, Q4_1 or Q8_0. `data`: uint8 `[N, row bytes]`. `rows`: `[N]`, the
     packed row that each becomes. `packed`: zeros, `packed_bytes` of them, from a cache line on.
-    Several threads may pack different rows of one matrix at once; the interpreter lock is free
+    Several threads may pack rows of different tiles of 16 at once; the interpreter lock is free
     meanwhile. `native/pack.h` says how numbers are rounded.
 
     Raises `ValueError` for a kind that cannot be packed, and for arrays that do not fit together.

@@ -51,7 +51,7 @@ X86_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     "avx512_vnni": _AVX512,
     "amx": (
         *_AVX512,
-        "-mgfni",
+        "-mavx512vbmi2",
         "-mprfchw",
         "-mavx512vbmi",
         "-mavx512bf16",

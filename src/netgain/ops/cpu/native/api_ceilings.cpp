@@ -101,7 +101,7 @@ NETGAIN_TARGET("avx2,avxvnni") int64_t avx_vnni_bytes(int64_t rounds) {
   NETGAIN_LOOP(__m256i, _mm256_setzero_si256(), _mm256_set1_epi32(1), _mm256_dpbusd_avx_epi32(sum, x, y), 32);
 }
 
-// Four sums of 16 x 16, 64 products each; by hand for the reason that dot_amx.h gives.
+// Four sums of 16 x 16, 64 products each; by hand for the reason that tiles_amx.h gives.
 NETGAIN_TARGET("amx-tile,amx-int8") int64_t amx_bytes(int64_t rounds) {
   struct alignas(64) {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};

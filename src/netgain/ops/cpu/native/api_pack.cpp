@@ -1,4 +1,5 @@
 #include "api.h"
+#include "dispatch.h"
 #include "pack.h"
 
 using netgain::SourceKind;
@@ -17,10 +18,10 @@ NETGAIN_API int64_t ng_source_row_bytes(int32_t kind, int64_t columns) {
 
 NETGAIN_API void ng_pack_rows(int32_t format, const uint8_t* source, int32_t kind, const int32_t* destination_rows,
                               int64_t rows, int64_t columns, uint8_t* packed) {
-  netgain::pack_rows(static_cast<WeightFormat>(format), source, static_cast<SourceKind>(kind), destination_rows, rows,
-                     columns, packed);
+  netgain::pack_rows(static_cast<WeightFormat>(format), netgain::kernels().codes, source, static_cast<SourceKind>(kind),
+                     destination_rows, rows, columns, packed);
 }
 
 NETGAIN_API void ng_unpack_row(int32_t format, const uint8_t* packed, int64_t row, int64_t columns, float* values) {
-  netgain::unpack_row(static_cast<WeightFormat>(format), packed, row, columns, values);
+  netgain::unpack_row(static_cast<WeightFormat>(format), netgain::kernels().codes, packed, row, columns, values);
 }

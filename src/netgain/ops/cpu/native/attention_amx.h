@@ -15,7 +15,6 @@ namespace {
 
 constexpr int64_t kLineTile = 16;     // lines of one tile of the matrix unit
 constexpr int64_t kPairTokens = 32;   // tokens of one product with values
-constexpr int64_t kTileBytes = 1024;
 
 constexpr int kFewLines = 6;          // most that vector instructions serve
 
@@ -72,8 +71,6 @@ inline void gather_records(const AttentionArgs& args, const Work& work, int64_t 
 template <KVFormat kFormat>
 constexpr float kTileScale = kFormat == KVFormat::kFp16 ? 5.192296858534828e33f : 1.0f;
 
-inline __m512i narrow(F low, F high) { return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)); }
-
 // 16 elements of each of two rows as bfloat16 pairs, rounded to nearest.
 template <KVFormat kFormat>
 inline __m512i paired(const uint8_t* first, const uint8_t* second) {
@@ -88,7 +85,7 @@ inline __m512i paired(const uint8_t* first, const uint8_t* second) {
     words = _mm512_inserti64x4(_mm512_castsi256_si512(low),
                                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second)), 1);
   } else {
-    words = narrow(load_elements<kFormat>(first), load_elements<kFormat>(second));
+    words = to_bf16(load_elements<kFormat>(first), load_elements<kFormat>(second));
   }
   if constexpr (kFormat == KVFormat::kFp16) {
     const __m512i rounded = _mm512_srai_epi16(_mm512_add_epi16(words, _mm512_set1_epi16(4)), 3);
@@ -111,7 +108,7 @@ inline void load_query_tiles(const AttentionArgs& args, const Work& work, uint8_
       return mul(max(min(scaled, largest), sub(zero(), largest)), set1(kTileScale<kFormat>));
     };
     for (int64_t i = 0; i < work.group * dim; i += kBlock, to += 2 * kBlock) {
-      _mm512_storeu_si512(to, narrow(query(i), query(i + kLanes)));
+      _mm512_storeu_si512(to, to_bf16(query(i), query(i + kLanes)));
     }
   }
 }
@@ -219,7 +216,7 @@ inline void narrow_weights(float* scores, int64_t begin, int64_t end) {
       low = mul(low, scale);
       high = mul(high, scale);
     }
-    _mm512_storeu_si512(to + 2 * token, narrow(low, high));
+    _mm512_storeu_si512(to + 2 * token, to_bf16(low, high));
   }
 }
 
@@ -239,14 +236,14 @@ inline void value_columns(const float* weights, const uint8_t* values, int64_t c
     const uint8_t* tile = values + (block * (head_dim / kLanes) + column) * kTileBytes;
     tile_load<4>(from, score_bytes);
     tile_load<5>(tile, 64);
-    tile_add_bf16_products<0, 4, 5>();
+    tile_add_products<0, 4, 5>();
     tile_load<6>(tile + kTileBytes, 64);
-    tile_add_bf16_products<1, 4, 6>();
+    tile_add_products<1, 4, 6>();
     if constexpr (kColumns == 4) {
       tile_load<7>(tile + 2 * kTileBytes, 64);
-      tile_add_bf16_products<2, 4, 7>();
+      tile_add_products<2, 4, 7>();
       tile_load<5>(tile + 3 * kTileBytes, 64);
-      tile_add_bf16_products<3, 4, 5>();
+      tile_add_products<3, 4, 5>();
     }
   }
   weighted += column * kLanes;

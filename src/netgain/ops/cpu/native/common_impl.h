@@ -42,22 +42,23 @@ inline F exponential(F x) {
 }
 
 #if defined(NETGAIN_MATRIX_UNIT)
-// The nearest bfloat16, ties to even: what the unit multiplies.
-inline void store_scaled_sum(float sum, int64_t row, int64_t block, const QuantizedRows& out) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &sum, sizeof bits);
-  bits = bits + 0x7fff + (bits >> 16 & 1);
-  const uint32_t upper = bits & 0xffff0000u;
-  __builtin_memcpy(out.scaled_sums + out.index(row, block), &upper, sizeof upper);
-  const int64_t tile = row / kRowGroup * (out.sum_tile_row() / kSumTile) + block / kSumTile;
-  out.sum_tiles[(tile * kRowGroup + row % kRowGroup) * kSumTile + block % kSumTile] = upper | bits >> 16;
+// Rounds up to kScaleBlocks blocks to bfloat16, see formats.h: nearest, ties to even, denormal numbers to
+// zero. `block` is the first of them, x its kBlock / kLanes vectors and those of the next one, unless it is
+// a row's last.
+inline void quantize_blocks(const F* x, int64_t row, int64_t block, const QuantizedRows& out) {
+  static_assert(kBlock == 2 * kLanes && kBlockValues == 2 * kBlock, "two vectors are a block");
+  const int64_t blocks = smaller(kScaleBlocks, out.blocks - block);
+  for (int64_t b = 0; b < blocks; ++b) {
+    const __m512i values = to_bf16(x[2 * b], x[2 * b + 1]);
+    if (out.by_pair) {
+      const __m512i places = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
+      _mm512_i32scatter_epi32(out.values + (block + b) * kTileBytes + row * 4, places, values, 4);
+    } else {
+      _mm512_storeu_si512(out.values + out.index(row, block + b) * kBlockValues, values);
+    }
+  }
 }
 #else
-inline void store_scaled_sum(float sum, int64_t row, int64_t block, const QuantizedRows& out) {
-  out.scaled_sums[out.index(row, block)] = sum;
-}
-#endif
-
 // One block of `q = x * inverse` in the layout of formats.h. Returns the sum of q.
 inline int32_t store_block(int8_t* values, const F* x, F inverse) {
   const F limit = set1(kLargest);
@@ -101,9 +102,10 @@ inline void quantize_blocks(const F* x, int64_t row, int64_t block, const Quanti
     const int32_t sum = store_block(out.values + at * kBlockValues, x + b * vectors, inverse);
     out.scales[at] = scale;
     out.offsets[at] = -8 * sum;
-    store_scaled_sum(scale * static_cast<float>(sum), row, block + b, out);
+    out.scaled_sums[at] = scale * static_cast<float>(sum);
   }
 }
+#endif
 
 }  // namespace
 }  // namespace netgain

@@ -8,13 +8,6 @@ namespace {
 using Words = __m512i;
 constexpr int kPartBytes = 64;
 constexpr int kQuantizedRows = 8;
-// Whether a Q4_1 weight is scale * (q - 8) + minimum + 8 * scale, see dot_amx.h, or scale * q + minimum.
-#if defined(NETGAIN_MATRIX_UNIT)
-constexpr bool kCentred = true;
-#else
-constexpr bool kCentred = false;
-#endif
-
 inline Words no_words() { return _mm512_setzero_si512(); }
 inline Words load_words(const uint8_t* at) { return _mm512_loadu_si512(at); }
 inline Words set_words(int32_t word) { return _mm512_set1_epi32(word); }
@@ -49,7 +42,7 @@ inline void dots(const uint8_t* payload, int part, const int8_t* values, const i
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     // Unsigned weights carry 8 or 128 too much per activation.
-    if constexpr (W == WeightFormat::kQ4_1 && !kCentred) {
+    if constexpr (W == WeightFormat::kQ4_1) {
       total[r] = no_words();
     } else {
       total[r] = set_words(W == WeightFormat::kQ8_0 ? 16 * offsets[r] : offsets[r]);

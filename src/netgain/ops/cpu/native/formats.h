@@ -26,8 +26,7 @@ enum class WeightFormat : int32_t { kFp32 = 0, kBf16 = 1, kFp16 = 2, kQ8_0 = 3, 
 // Quantised: tile-major, then block: [O/16][I/32] of
 //     float16 scale[16]              one per output feature
 //     float16 minimum[16]            kQ4_1 only
-//     kQ8_0:      int8  [8][16][4]   quad q of input features 4 q .. 4 q + 3, per output feature
-//     kQ4_0/kQ4_1: uint8 [4][16][4]  low nibble: quad 2 q, high nibble: quad 2 q + 1
+//     codes                          see CodeLayout
 // as exact as the GGUF blocks they come from: scale * q, scale * (q - 8), scale * q + minimum.
 // Dense: [O/16][I][16] elements. Missing rows and columns of the last tile and block are zero.
 constexpr bool is_quantized(WeightFormat format) { return format >= WeightFormat::kQ8_0; }
@@ -49,6 +48,19 @@ constexpr int64_t tile_bytes(WeightFormat format, int64_t columns) {
                               : columns * kTile * (format == WeightFormat::kFp32 ? 4 : 2);
 }
 
+// The order of a block's codes, 8 or 4 bits each, is that of the instruction set that multiplies them.
+enum class CodeLayout {
+  // Quads of input features that one integer instruction sums, output features side by side:
+  //     kQ8_0:       int8  [8][16][4]  quad q of input features 4 q .. 4 q + 3, per output feature
+  //     kQ4_0/kQ4_1: uint8 [4][16][4]  low nibble: quad 2 q, high nibble: quad 2 q + 1
+  kByQuad,
+  // Input features side by side, for a matrix unit, whose rows of weights are one output's each:
+  //     kQ8_0:       uint32 [8][16]  a pair of features of one output, then of the next, plus 128, in a word that
+  //                                  is turned left by 15 bits
+  //     kQ4_0/kQ4_1: uint16 [4][32]  a feature of four outputs in a word that is turned left by one bit
+  kByOutput,
+};
+
 struct Matrix {
   WeightFormat format;
   int64_t rows;     // output features
@@ -61,7 +73,8 @@ struct Matrix {
   const uint8_t* tile(int64_t index) const { return data + index * tile_bytes(format, columns); }
 };
 
-// Activations as 12-bit whole numbers: value = scale * q, one scale for 64 input features. (With 8
+// Activations for quantised weights. For a matrix unit they are bfloat16, kBlock of them in the place of a
+// block's values, and nothing else. For all others 12-bit whole numbers: value = scale * q, one scale for 64 input features. (With 8
 // bits one token in thirty was another than with float32, see docs/decisions.) Blocks of 32 in two layouts:
 //     planes  int8 high[32], low[32] with q = 16 * high + low, so that 8-bit dot products serve:
 //             weights times `high` and times `low`
@@ -74,19 +87,14 @@ inline constexpr int kLargest = 2039;         // q lies in [-kLargest, kLargest]
 inline constexpr int64_t kPlane = kBlock;     // bytes of `high`, then as many of `low`
 inline constexpr int64_t kBlockValues = 2 * kPlane;
 inline constexpr int64_t kRowGroup = 16;
-inline constexpr int64_t kSumTile = 16;  // blocks of a tile of scaled sums
 
 struct QuantizedRows {
   int8_t* values;  // kBlockValues bytes per block of a row, zero behind the last feature
   float* scales;       // per block, the same for both of a pair
   int32_t* offsets;    // -8 times the sum of q: added to products with q + 8, gives those with q
-  float* scaled_sums;  // scale times the sum of q; for a matrix unit the nearest bfloat16
+  float* scaled_sums;  // scale times the sum of q
   int64_t blocks;
-  // For a matrix unit, the scaled sums once more as a tile multiplies them, twice each in 32 bits:
-  // [rows / 16][blocks / 16][16 rows][16 blocks], zero behind the last block.
-  uint32_t* sum_tiles;
-
-  int64_t sum_tile_row() const { return round_up(blocks, kSumTile); }
+  bool by_pair;        // for a matrix unit, in steps of 2 to 16 rows: values are [blocks][16 pairs][16 rows][2]
 
   int64_t index(int64_t row, int64_t block) const {
     return (row / kRowGroup * blocks + block) * kRowGroup + row % kRowGroup;

@@ -1,12 +1,12 @@
 #include "kernels.h"
 
 // What AMX neither serves nor quantises otherwise is taken from avx512_vnni: compiling it again would take long and change nothing.
-#if defined(__AMX_INT8__) && defined(__AMX_BF16__) && defined(__AVX512VNNI__) && defined(__AVX512BF16__) && \
-    defined(__AVX512VBMI__) && defined(__GFNI__)
+#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512VNNI__) && defined(__AVX512BF16__) && \
+    defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
 #include "tiles_amx.h"
 #include "common_impl.h"
-#include "dot_amx.h"
 #include "linear_impl.h"
+#include "linear_amx.h"
 #include "rows_impl.h"
 #include "attention_impl.h"
 
@@ -17,8 +17,11 @@ const Kernels* kernels_amx() {
   static const Kernels table = [base] {
     Kernels all = *base;
     all.name = "amx";
+    all.codes = CodeLayout::kByOutput;
+    all.tiles_at_once = 2;
     all.linear = linear;
     all.gated = gated;
+    all.embed = embed;
     all.quantize = quantize;
     all.rms_norm = rms_norm;
     all.attend = attend;

@@ -91,6 +91,8 @@ constexpr int64_t partial_floats(int64_t group, int64_t head_dim) { return group
 
 struct Kernels {
   const char* name;
+  CodeLayout codes;       // of the quantised weights that the functions read
+  int64_t tiles_at_once;  // that `linear` multiplies, where there are as many
 
   // Rows [row_begin, row_end) by packed tiles [tile_begin, tile_end).
   void (*linear)(const LinearArgs&, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end);
@@ -120,8 +122,8 @@ struct Kernels {
 
 // The functions of one instruction set's translation unit, which all have these names.
 #define NETGAIN_KERNELS(name)                                                                                 \
-  {name,   linear, gated, embed, quantize, rms_norm, rope_and_store, attend, merge, attention_scratch_floats, \
-   argmax, draw,   score}
+  {name,  CodeLayout::kByQuad,      1,      linear, gated, embed, quantize, rms_norm, rope_and_store, attend, \
+   merge, attention_scratch_floats, argmax, draw,   score}
 
 // Null where the compiler or the processor lacks the instructions.
 const Kernels* kernels_plain();

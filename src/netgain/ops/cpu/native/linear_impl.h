@@ -1,4 +1,4 @@
-// Matrix products over packed weights.
+// Matrix products over packed weights; linear_amx.h has those that a matrix unit computes.
 //
 // One output feature per lane. Quantised weights: each block's dot products are exact integers, and
 // each output adds its blocks in order; dense weights: each output adds its input features in order.
@@ -15,17 +15,11 @@ constexpr int kParts = kTile / kLanes;  // vectors per tile
 // Computes R rows of one tile, from a multiple of R on, into out[r * out_stride + 0..15], without bias.
 using TileKernel = void (*)(const LinearArgs&, int64_t row, int64_t tile, float* out, int64_t out_stride);
 
-#if !defined(NETGAIN_MATRIX_UNIT)
-// See dot_amx.h, whose few rows have to come out as a matrix unit makes them.
-constexpr bool kAsMatrixUnit = false;
-struct LinearModes {};
-template <int R>
-struct Minima {
-  void add_block(int64_t, const uint8_t*, F, const float*) {}
-  void add_to(F*) {}
-};
-#endif
-
+#if defined(NETGAIN_MATRIX_UNIT)
+// See linear_amx.h, which multiplies quantised weights.
+void linear_on_tiles(const LinearArgs&, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end);
+void gated_on_tiles(const GatedArgs&, int64_t row_begin, int64_t row_end, int64_t unit_begin, int64_t unit_end);
+#else
 template <WeightFormat W, int R>
 void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* out, int64_t out_stride) {
   constexpr bool has_minimum = W == WeightFormat::kQ4_1;
@@ -44,42 +38,30 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) total[r] = zero();
     const uint8_t* block = weights;
-    F pair[R];
-    constexpr bool minima_apart = has_minimum && kAsMatrixUnit, minima_on_the_way = R <= 4;  // in registers
-    Minima<minima_apart ? R : 1> minima;
     for (int64_t b = 0; b < blocks; ++b, block += block_bytes) {
       if (part == 0) fetch_ahead(block, block_bytes);
       F dot[R];
       dots<W, R>(block + payload_at, part, values + b * kRowGroup * kBlockValues, offsets + b * kRowGroup, dot);
       const F scale = load_fp16(block + part * kLanes * 2);
-      if constexpr (kAsMatrixUnit) {
-        if constexpr (minima_apart && minima_on_the_way) minima.add_block(b, block, scale, scaled_sums + b * kRowGroup);
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) pair[r] = b % kScaleBlocks == 0 ? mul(dot[r], scale) : fma(dot[r], scale, pair[r]);
-        if (b % kScaleBlocks == 0 && b + 1 < blocks) continue;
+      for (int r = 0; r < R; ++r) total[r] = fma(dot[r], mul(scale, set1(scales[b * kRowGroup + r])), total[r]);
+      if constexpr (has_minimum) {
+        const F minimum = load_fp16(block + 32 + part * kLanes * 2);
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) total[r] = fma(pair[r], set1(scales[b * kRowGroup + r]), total[r]);
-      } else {
-#pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) total[r] = fma(dot[r], mul(scale, set1(scales[b * kRowGroup + r])), total[r]);
-        if constexpr (has_minimum) {
-          const F minimum = load_fp16(block + 32 + part * kLanes * 2);
-#pragma GCC unroll 16
-          for (int r = 0; r < R; ++r) total[r] = fma(minimum, set1(scaled_sums[b * kRowGroup + r]), total[r]);
-        }
+        for (int r = 0; r < R; ++r) total[r] = fma(minimum, set1(scaled_sums[b * kRowGroup + r]), total[r]);
       }
-    }
-    if constexpr (minima_apart) {
-      block = weights;
-      for (int64_t b = 0; b < blocks && !minima_on_the_way; ++b, block += block_bytes) {
-        minima.add_block(b, block, load_fp16(block), scaled_sums + b * kRowGroup);
-      }
-      minima.add_to(total);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) store(out + r * out_stride + part * kLanes, total[r]);
   }
 }
+
+template <WeightFormat W, int... R>
+TileKernel quantized_kernel(int rows, std::integer_sequence<int, R...>) {
+  static constexpr TileKernel kernels[] = {quantized_tile<W, R + 1>...};
+  return kernels[rows - 1];
+}
+#endif
 
 template <WeightFormat W>
 inline F load_dense(const uint8_t* data, int64_t element) {
@@ -121,31 +103,33 @@ constexpr int kDenseRows = kLanes == 16 ? 12 : 4;
 constexpr int kMostRows = 16;  // of any kernel below
 
 template <WeightFormat W, int... R>
-TileKernel quantized_kernel(int rows, std::integer_sequence<int, R...>) {
-  static constexpr TileKernel kernels[] = {quantized_tile<W, R + 1>...};
-  return kernels[rows - 1];
-}
-
-template <WeightFormat W, int... R>
 TileKernel dense_kernel(int rows, std::integer_sequence<int, R...>) {
   static constexpr TileKernel kernels[] = {dense_tile<W, R + 1>...};
   return kernels[rows - 1];
 }
 
+#if defined(NETGAIN_MATRIX_UNIT)
+inline int most_rows(WeightFormat) { return kDenseRows; }
+#else
 inline int most_rows(WeightFormat format) { return is_quantized(format) ? kQuantizedRows : kDenseRows; }
+#endif
 
 inline TileKernel tile_kernel(WeightFormat format, int rows) {
-  constexpr auto quantized = std::make_integer_sequence<int, kQuantizedRows>();
   constexpr auto dense = std::make_integer_sequence<int, kDenseRows>();
+#if !defined(NETGAIN_MATRIX_UNIT)
+  constexpr auto quantized = std::make_integer_sequence<int, kQuantizedRows>();
+#endif
   switch (format) {
     case WeightFormat::kFp32: return dense_kernel<WeightFormat::kFp32>(rows, dense);
     case WeightFormat::kBf16: return dense_kernel<WeightFormat::kBf16>(rows, dense);
     case WeightFormat::kFp16: return dense_kernel<WeightFormat::kFp16>(rows, dense);
+#if !defined(NETGAIN_MATRIX_UNIT)
     case WeightFormat::kQ8_0: return quantized_kernel<WeightFormat::kQ8_0>(rows, quantized);
     case WeightFormat::kQ4_0: return quantized_kernel<WeightFormat::kQ4_0>(rows, quantized);
     case WeightFormat::kQ4_1: return quantized_kernel<WeightFormat::kQ4_1>(rows, quantized);
+#endif
+    default: return nullptr;
   }
-  return nullptr;
 }
 
 inline void add_bias(const LinearArgs& args, int64_t tile, float* out, int64_t out_stride, int rows) {
@@ -159,10 +143,11 @@ inline void add_bias(const LinearArgs& args, int64_t tile, float* out, int64_t o
   }
 }
 
-inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const float* out, int rows) {
+inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const float* out, int64_t out_stride,
+                       int rows) {
   const int64_t first = tile * kTile, width = smaller(kTile, args.weight.rows - first);
   for (int r = 0; r < rows; ++r) {
-    const float* from = out + r * kTile;
+    const float* from = out + r * out_stride;
     float* to = args.y + (row + r) * args.y_stride + first;
     const float* residual = args.residual ? args.residual + (row + r) * args.residual_stride + first : nullptr;
     if (width == kTile) {
@@ -176,58 +161,20 @@ inline void write_tile(const LinearArgs& args, int64_t row, int64_t tile, const 
   }
 }
 
-#if !defined(NETGAIN_MATRIX_UNIT)
-// See dot_amx.h, which takes whole groups of rows.
-struct GroupProducts {
-  static constexpr int64_t kFewRows = kRowGroup;
-  explicit GroupProducts(const LinearArgs&) {}
-  static constexpr bool fits(const LinearArgs&) { return false; }
-  void begin(int64_t, int64_t) {}
-  void multiply(int64_t, int64_t, float*, int64_t) const {}
-};
-#endif
-
-// As `linear`, for whole groups of rows, and one that is begun.
-void linear_groups(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end) {
-  float out[kRowGroup * kTile];
-  GroupProducts products(args);
-  for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-    products.begin(tile, row_end - row_begin);
-    for (int64_t row = row_begin; row < row_end; row += kRowGroup) {
-      const int rows = static_cast<int>(smaller(kRowGroup, row_end - row));
-      // Results of many rows are far from the core by the time they are written.
-      const float* y = args.y + row * args.y_stride + tile * kTile;
-#pragma GCC unroll 1
-      for (int r = 0; r < rows; ++r, y += args.y_stride) __builtin_prefetch(y, 1);
-      products.multiply(row, row + rows, out, kTile);
-      add_bias(args, tile, out, kTile, rows);
-      write_tile(args, row, tile, out, rows);
-    }
-  }
-}
-
-// The end of the rows from `row_begin` on that `GroupProducts` takes: whole groups, and what is left of
-// the last one if it is worth a group's time.
-inline int64_t groups_end(const LinearArgs& args, int64_t row_begin, int64_t row_end) {
-  const int64_t rest = (row_end - row_begin) % kRowGroup,
-                end = rest > GroupProducts::kFewRows ? row_end : row_end - rest;
-  return GroupProducts::fits(args) ? end : row_begin;
-}
-
 // `row_begin` is a multiple of 16.
 void linear(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end) {
-  [[maybe_unused]] const LinearModes modes;
-  const int64_t first = groups_end(args, row_begin, row_end);
-  if (first > row_begin) linear_groups(args, row_begin, first, tile_begin, tile_end);
+#if defined(NETGAIN_MATRIX_UNIT)
+  if (is_quantized(args.weight.format)) return linear_on_tiles(args, row_begin, row_end, tile_begin, tile_end);
+#endif
   const int most = most_rows(args.weight.format);
   const TileKernel full = tile_kernel(args.weight.format, most);
   float out[kMostRows * kTile];
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-    for (int64_t row = first; row < row_end; row += most) {
+    for (int64_t row = row_begin; row < row_end; row += most) {
       const int rows = static_cast<int>(smaller(most, row_end - row));
       (rows == most ? full : tile_kernel(args.weight.format, rows))(args, row, tile, out, kTile);
       add_bias(args, tile, out, kTile, rows);
-      write_tile(args, row, tile, out, rows);
+      write_tile(args, row, tile, out, kTile, rows);
     }
   }
 }
@@ -273,35 +220,16 @@ inline void write_gated(const GatedArgs& gate, int64_t row, int64_t unit, const 
   }
 }
 
-void gated_groups(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t unit_begin, int64_t unit_end) {
-  constexpr int64_t most = 256;  // rows that share unpacked tiles
-  const LinearArgs& args = gate.linear;
-  float out[most * kUnitStride];
-  GroupProducts products(args);
-  for (int64_t unit = unit_begin; unit < unit_end; ++unit) {
-    const int64_t tiles = unit_tiles(args, unit), first = unit * kUnitTiles;
-    for (int64_t row = row_begin; row < row_end; row += most) {
-      const int rows = static_cast<int>(smaller(most, row_end - row));
-      for (int64_t t = 0; t < tiles; ++t) {
-        products.begin(first + t, rows);
-        products.multiply(row, row + rows, out + t * kTile, kUnitStride);
-        add_bias(args, first + t, out + t * kTile, kUnitStride, rows);
-      }
-      write_gated(gate, row, unit, out, rows);
-    }
-  }
-}
-
 void gated(const GatedArgs& gate, int64_t row_begin, int64_t row_end, int64_t unit_begin, int64_t unit_end) {
-  [[maybe_unused]] const LinearModes modes;
   const LinearArgs& args = gate.linear;
-  const int64_t first = groups_end(args, row_begin, row_end);
-  if (first > row_begin) gated_groups(gate, row_begin, first, unit_begin, unit_end);
+#if defined(NETGAIN_MATRIX_UNIT)
+  if (is_quantized(args.weight.format)) return gated_on_tiles(gate, row_begin, row_end, unit_begin, unit_end);
+#endif
   const int most = most_rows(args.weight.format);
   float out[kMostRows * kUnitStride];
   for (int64_t unit = unit_begin; unit < unit_end; ++unit) {
     const int64_t tiles = unit_tiles(args, unit), first_tile = unit * kUnitTiles;
-    for (int64_t row = first; row < row_end; row += most) {
+    for (int64_t row = row_begin; row < row_end; row += most) {
       const int rows = static_cast<int>(smaller(most, row_end - row));
       const TileKernel kernel = tile_kernel(args.weight.format, rows);
       for (int64_t t = 0; t < tiles; ++t) {

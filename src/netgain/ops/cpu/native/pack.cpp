@@ -23,27 +23,81 @@ void write(uint8_t* p, T value) {
 
 // Where the parts of one row's block lie in a packed block.
 struct PackedBlock {
+  CodeLayout layout;
+  int shift;         // kByOutput: of a row's codes in their words
   uint8_t* scale;
   uint8_t* minimum;  // kQ4_1
-  uint8_t* codes;    // then every kTile * kQuad bytes
+  uint8_t* codes;    // kByQuad: then every kTile * kQuad bytes
 };
 
 template <WeightFormat format>
-PackedBlock locate(uint8_t* block, int64_t lane) {
-  constexpr int64_t kHalves = kTile * 2;
-  constexpr int64_t kHead = format == WeightFormat::kQ4_1 ? 2 * kHalves : kHalves;
-  return {block + lane * 2, block + kHalves + lane * 2, block + kHead + lane * kQuad};
+PackedBlock locate(CodeLayout layout, uint8_t* block, int64_t lane) {
+  constexpr int64_t kHalves = kTile * 2, kHead = format == WeightFormat::kQ4_1 ? 2 * kHalves : kHalves;
+  constexpr int64_t kShared = format == WeightFormat::kQ8_0 ? 2 : 4;  // rows of a word of codes
+  const int64_t first = layout == CodeLayout::kByQuad ? lane * kQuad : lane / kShared * 64;
+  const int shift = format == WeightFormat::kQ8_0 ? static_cast<int>(lane % 2) * 16 : static_cast<int>(lane % 4) * 4;
+  return {layout, shift, block + lane * 2, block + kHalves + lane * 2, block + kHead + first};
 }
 
-void write_quads(uint8_t* codes, const int8_t* values) {
+// A word of codes, turned back; of 4 bits each, or of 8.
+template <typename Word>
+Word read_word(const uint8_t* at) {
+  constexpr int turned = sizeof(Word) == 2 ? 1 : 15, bits = 8 * sizeof(Word);
+  const auto word = read<Word>(at);
+  return static_cast<Word>(word >> turned | word << (bits - turned));
+}
+template <typename Word>
+void write_word(uint8_t* at, Word word) {
+  constexpr int turned = sizeof(Word) == 2 ? 1 : 15, bits = 8 * sizeof(Word);
+  write(at, static_cast<Word>(word << turned | word >> (bits - turned)));
+}
+
+void write_bytes(const PackedBlock& to, const int8_t* values) {
+  if (to.layout == CodeLayout::kByOutput) {
+    for (int i = 0; i < kBlock; i += 2) {
+      uint8_t* at = to.codes + 2 * i;
+      const uint32_t others = read_word<uint32_t>(at) & ~(0xffffu << to.shift);
+      const uint32_t pair = static_cast<uint32_t>(values[i] + 128) | static_cast<uint32_t>(values[i + 1] + 128) << 8;
+      write_word(at, others | pair << to.shift);
+    }
+    return;
+  }
   for (int quad = 0; quad < kBlock / kQuad; ++quad) {
-    write(codes + quad * kTile * kQuad, read<uint32_t>(reinterpret_cast<const uint8_t*>(values) + quad * kQuad));
+    write(to.codes + quad * kTile * kQuad, read<uint32_t>(reinterpret_cast<const uint8_t*>(values) + quad * kQuad));
   }
 }
 
-// Eight codes of 4 bits, one a byte in the order of their features, as two quads in four bytes.
-void write_nibbles(uint8_t* codes, int pair, uint64_t eight) {
-  write(codes + pair * kTile * kQuad, static_cast<uint32_t>(eight | eight >> 28));
+// Codes of 4 bits, one a byte.
+void write_nibbles(const PackedBlock& to, const uint8_t* codes) {
+  if (to.layout == CodeLayout::kByOutput) {
+    for (int i = 0; i < kBlock; ++i) {
+      uint8_t* at = to.codes + 2 * i;
+      const int others = read_word<uint16_t>(at) & ~(15 << to.shift);
+      write_word(at, static_cast<uint16_t>(others | codes[i] << to.shift));
+    }
+    return;
+  }
+  for (int pair = 0; pair < kBlock / (2 * kQuad); ++pair) {
+    const auto eight = read<uint64_t>(codes + pair * 2 * kQuad);
+    write(to.codes + pair * kTile * kQuad, static_cast<uint32_t>(eight | eight >> 28));
+  }
+}
+
+template <WeightFormat format>
+void read_codes(const PackedBlock& from, int8_t* codes) {
+  const bool by_quad = from.layout == CodeLayout::kByQuad;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    if constexpr (format == WeightFormat::kQ8_0) {
+      const uint32_t word = by_quad ? 0 : read_word<uint32_t>(from.codes + i / 2 * 4) >> from.shift;
+      codes[i] = by_quad ? read<int8_t>(from.codes + i / kQuad * kTile * kQuad + i % kQuad)
+                         : static_cast<int8_t>((word >> i % 2 * 8 & 255) - 128);
+    } else if (by_quad) {
+      const uint8_t both = from.codes[i / (2 * kQuad) * kTile * kQuad + i % kQuad];
+      codes[i] = static_cast<int8_t>(i / kQuad % 2 ? both >> 4 : both & 15);
+    } else {
+      codes[i] = static_cast<int8_t>(read_word<uint16_t>(from.codes + 2 * i) >> from.shift & 15);
+    }
+  }
 }
 
 // --- Blocks of GGUF: low nibbles are features 0..15, high nibbles 16..31.
@@ -51,11 +105,10 @@ void write_nibbles(uint8_t* codes, int pair, uint64_t eight) {
 constexpr uint64_t kLow = 0x0f0f0f0f0f0f0f0full;
 
 template <WeightFormat format, SourceKind kind>
-void pack_gguf_block(const uint8_t* source, uint8_t* block, int64_t lane) {
-  PackedBlock to = locate<format>(block, lane);
+void pack_gguf_block(const uint8_t* source, const PackedBlock& to) {
   write(to.scale, read<uint16_t>(source));
   if constexpr (kind == SourceKind::kQ8_0) {
-    write_quads(to.codes, reinterpret_cast<const int8_t*>(source + 2));
+    write_bytes(to, reinterpret_cast<const int8_t*>(source + 2));
     return;
   }
   uint64_t first = read<uint64_t>(source + (kind == SourceKind::kQ4_1 ? 4 : 2));
@@ -65,16 +118,14 @@ void pack_gguf_block(const uint8_t* source, uint8_t* block, int64_t lane) {
     int8_t values[kBlock];
     std::memcpy(values, eights, sizeof values);
     for (int8_t& value : values) value = static_cast<int8_t>(value - 8);
-    write_quads(to.codes, values);
+    write_bytes(to, values);
   } else {
     if constexpr (kind == SourceKind::kQ4_1) write(to.minimum, read<uint16_t>(source + 2));
     if constexpr (kind == SourceKind::kQ4_0 && format == WeightFormat::kQ4_1) {
       write(to.minimum, float_to_fp16(-8.0f * fp16_to_float(read<uint16_t>(source))));
     }
-    write_nibbles(to.codes, 0, first & kLow);
-    write_nibbles(to.codes, 1, second & kLow);
-    write_nibbles(to.codes, 2, first >> 4 & kLow);
-    write_nibbles(to.codes, 3, second >> 4 & kLow);
+    const uint64_t eights[4] = {first & kLow, second & kLow, first >> 4 & kLow, second >> 4 & kLow};
+    write_nibbles(to, reinterpret_cast<const uint8_t*>(eights));
   }
 }
 
@@ -126,8 +177,7 @@ void nearest(const Four* x, float origin, float inverse, float offset, float low
 }
 
 template <WeightFormat format>
-void pack_float_block(const float* numbers, uint8_t* block, int64_t lane) {
-  PackedBlock to = locate<format>(block, lane);
+void pack_float_block(const float* numbers, const PackedBlock& to) {
   Four x[kFours];
   std::memcpy(x, numbers, sizeof x);
   auto [least, most] = range_of(x);
@@ -143,7 +193,7 @@ void pack_float_block(const float* numbers, uint8_t* block, int64_t lane) {
   int8_t codes[kBlock];
   if constexpr (format == WeightFormat::kQ8_0) {
     nearest(x, 0.0f, inverse, 0.0f, -127.0f, 127.0f, codes);
-    write_quads(to.codes, codes);
+    write_bytes(to, codes);
     return;
   }
   if constexpr (format == WeightFormat::kQ4_1) {
@@ -153,9 +203,7 @@ void pack_float_block(const float* numbers, uint8_t* block, int64_t lane) {
   } else {
     nearest(x, 0.0f, inverse, 8.0f, 0.0f, 15.0f, codes);
   }
-  uint64_t eights[4];
-  std::memcpy(eights, codes, sizeof eights);
-  for (int pair = 0; pair < 4; ++pair) write_nibbles(to.codes, pair, eights[pair]);
+  write_nibbles(to, reinterpret_cast<const uint8_t*>(codes));
 }
 
 // --- Sources as floats.
@@ -208,6 +256,7 @@ void to_floats(SourceKind kind, const uint8_t* source, int64_t count, float* x) 
 // --- Rows.
 
 struct Rows {
+  CodeLayout codes;
   const uint8_t* source;
   SourceKind kind;
   const int32_t* destination_rows;
@@ -224,7 +273,7 @@ void pack_gguf_rows(const Rows& all) {
     int64_t to = all.destination_rows[row];
     uint8_t* tile = all.packed + to / kTile * blocks * kBytes;
     for (int64_t block = 0; block < blocks; ++block, source += source_bytes) {
-      pack_gguf_block<format, kind>(source, tile + block * kBytes, to % kTile);
+      pack_gguf_block<format, kind>(source, locate<format>(all.codes, tile + block * kBytes, to % kTile));
     }
   }
 }
@@ -243,7 +292,7 @@ void pack_quantized_rows(const Rows& all) {
       to_floats(all.kind, source + block * source_bytes, count, x);
       // What follows the last column meets activations of zero: let it not widen the range.
       for (int64_t i = count; i < kBlock; ++i) x[i] = x[0];
-      pack_float_block<format>(x, tile + block * kBytes, to % kTile);
+      pack_float_block<format>(x, locate<format>(all.codes, tile + block * kBytes, to % kTile));
     }
   }
 }
@@ -286,21 +335,18 @@ void pack_dense_rows(const Rows& all) {
 }
 
 template <WeightFormat format>
-void unpack_quantized_row(const uint8_t* packed, int64_t row, int64_t columns, float* values) {
-  const uint8_t* tile = packed + row / kTile * tile_bytes(format, columns);
-  for (int64_t column = 0; column < columns; ++column) {
-    auto* block = const_cast<uint8_t*>(tile + column / kBlock * quantized_block_bytes(format));
-    PackedBlock from = locate<format>(block, row % kTile);
-    int64_t in_block = column % kBlock, quad = in_block / kQuad, in_quad = in_block % kQuad;
-    float scale = fp16_to_float(read<uint16_t>(from.scale));
-    if constexpr (format == WeightFormat::kQ8_0) {
-      values[column] = scale * static_cast<float>(read<int8_t>(from.codes + quad * kTile * kQuad + in_quad));
-    } else {
-      int both = from.codes[quad / 2 * kTile * kQuad + in_quad];
-      int code = quad % 2 == 0 ? both & 15 : both >> 4;
-      values[column] = format == WeightFormat::kQ4_0
-                           ? scale * static_cast<float>(code - 8)
-                           : scale * static_cast<float>(code) + fp16_to_float(read<uint16_t>(from.minimum));
+void unpack_quantized_row(CodeLayout layout, const uint8_t* packed, int64_t row, int64_t columns, float* values) {
+  auto* block = const_cast<uint8_t*>(packed + row / kTile * tile_bytes(format, columns));
+  for (int64_t first = 0; first < columns; first += kBlock, block += quantized_block_bytes(format)) {
+    const PackedBlock from = locate<format>(layout, block, row % kTile);
+    const float scale = fp16_to_float(read<uint16_t>(from.scale));
+    int8_t codes[kBlock];
+    read_codes<format>(from, codes);
+    for (int64_t i = 0; i < kBlock && first + i < columns; ++i) {
+      const auto code = static_cast<float>(codes[i]);
+      values[first + i] = format == WeightFormat::kQ8_0   ? scale * code
+                          : format == WeightFormat::kQ4_0 ? scale * (code - 8.0f)
+                                                          : scale * code + fp16_to_float(read<uint16_t>(from.minimum));
     }
   }
 }
@@ -319,9 +365,9 @@ int64_t source_row_bytes(SourceKind kind, int64_t columns) {
   return -1;
 }
 
-void pack_rows(WeightFormat format, const uint8_t* source, SourceKind kind, const int32_t* destination_rows,
-               int64_t rows, int64_t columns, uint8_t* packed) {
-  Rows all{source, kind, destination_rows, rows, columns, packed};
+void pack_rows(WeightFormat format, CodeLayout codes, const uint8_t* source, SourceKind kind,
+               const int32_t* destination_rows, int64_t rows, int64_t columns, uint8_t* packed) {
+  Rows all{codes, source, kind, destination_rows, rows, columns, packed};
   using W = WeightFormat;
   using S = SourceKind;
   switch (format) {
@@ -342,12 +388,13 @@ void pack_rows(WeightFormat format, const uint8_t* source, SourceKind kind, cons
   }
 }
 
-void unpack_row(WeightFormat format, const uint8_t* packed, int64_t row, int64_t columns, float* values) {
+void unpack_row(WeightFormat format, CodeLayout codes, const uint8_t* packed, int64_t row, int64_t columns,
+                float* values) {
   using W = WeightFormat;
   switch (format) {
-    case W::kQ8_0: return unpack_quantized_row<W::kQ8_0>(packed, row, columns, values);
-    case W::kQ4_0: return unpack_quantized_row<W::kQ4_0>(packed, row, columns, values);
-    case W::kQ4_1: return unpack_quantized_row<W::kQ4_1>(packed, row, columns, values);
+    case W::kQ8_0: return unpack_quantized_row<W::kQ8_0>(codes, packed, row, columns, values);
+    case W::kQ4_0: return unpack_quantized_row<W::kQ4_0>(codes, packed, row, columns, values);
+    case W::kQ4_1: return unpack_quantized_row<W::kQ4_1>(codes, packed, row, columns, values);
     default: break;
   }
   const uint8_t* tile = packed + row / kTile * tile_bytes(format, columns);

@@ -76,13 +76,8 @@ int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logi
   if (quantized) {
     const int64_t blocks = ceil_div(columns, kBlock);
     const int64_t groups = round_up(capacity, kRowGroup) * blocks;
-    value.rows = {allocate<int8_t>(groups * kBlockValues),
-                  allocate<float>(groups),
-                  allocate<int32_t>(groups),
-                  allocate<float>(groups),
-                  blocks,
-                  nullptr};
-    value.rows.sum_tiles = allocate<uint32_t>(round_up(capacity, kRowGroup) * value.rows.sum_tile_row());
+    value.rows = {allocate<int8_t>(groups * kBlockValues), allocate<float>(groups), allocate<int32_t>(groups),
+                  allocate<float>(groups), blocks};
   } else {
     value.x = allocate<float>(capacity * columns);
   }
@@ -135,6 +130,10 @@ bool Plan::run(const NgStep& step) {
     if (shaped.size() < static_cast<size_t>(most_shaped)) shaped.resize(static_cast<size_t>(most_shaped));
   }
   step_ = &step;
+  for (Value& value : values_) {
+    const int64_t rows = rows_of(value);
+    value.rows.by_pair = kernels_.codes == CodeLayout::kByOutput && rows > 1 && rows <= kRowGroup;
+  }
   if (slice_of_.size() < static_cast<size_t>(step.tokens)) slice_of_.resize(static_cast<size_t>(step.tokens));
   for (int64_t r = 0; r < step.slices; ++r) {
     std::fill(slice_of_.begin() + step.query_starts[r], slice_of_.begin() + step.query_starts[r + 1],
@@ -191,7 +190,8 @@ int64_t Plan::spread(int64_t chunk, int64_t chunks) const {
 }
 
 // Cuts `units` (tiles or blocks of output features) and `rows` into chunks of similar cost.
-int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products) {
+int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products,
+                       int64_t together) {
   if (rows == 0) return 0;
   phase.row_chunk = std::min(rows, kRowBlock);  // chunks begin at multiples of 16, as kernels want
   const int64_t row_chunks = ceil_div(rows, phase.row_chunk);
@@ -200,6 +200,7 @@ int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_b
   const double total_ns = unit_ns * static_cast<double>(units * row_chunks);
   const double chunk_ns = std::clamp(total_ns / (kChunksPerThread * pool_.threads()), kLeastChunkNs, kMostChunkNs);
   phase.unit_chunk = std::clamp<int64_t>(static_cast<int64_t>(chunk_ns / unit_ns), 1, units);
+  phase.unit_chunk = round_up(phase.unit_chunk, together);
   while (ceil_div(units, phase.unit_chunk) * row_chunks > kMostChunks) phase.unit_chunk *= 2;
   phase.unit_chunks = ceil_div(units, phase.unit_chunk);
   return static_cast<int>(phase.unit_chunks * row_chunks);
@@ -244,13 +245,13 @@ int Plan::chunks(int index) {
     case kNgLinear: {
       const Matrix matrix = matrix_of(op);
       return divide_units(phase, matrix.tiles(), rows, tile_bytes(matrix.format, matrix.columns),
-                          kTile * matrix.columns);
+                          kTile * matrix.columns, kernels_.tiles_at_once);
     }
     case kNgGated: {
       const Matrix matrix = matrix_of(op);
       constexpr int64_t tiles = 2 * kScaled / kTile;
       return divide_units(phase, ceil_div(matrix.rows / 2, kScaled), rows,
-                          tiles * tile_bytes(matrix.format, matrix.columns), tiles * kTile * matrix.columns);
+                          tiles * tile_bytes(matrix.format, matrix.columns), tiles * kTile * matrix.columns, 1);
     }
     case kNgAttention: {
       const Group& group = groups_[static_cast<size_t>(op.group)];
@@ -347,7 +348,6 @@ LinearArgs Plan::linear_args(const NgOp& op, int64_t first) const {
     args.quantized.scales += blocks;
     args.quantized.offsets += blocks;
     args.quantized.scaled_sums += blocks;
-    args.quantized.sum_tiles += first * in.rows.sum_tile_row();
   } else if (first > 0) {
     args.x += first * in.columns;
   }

@@ -55,7 +55,7 @@ Processor detect_processor() {
   if (!found.avx2) return found;
   bool avx512 = bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && bit(c, 11);
   found.avx512_vnni = avx512 && (state & kZmm) == kZmm;
-  bool amx = bit(c, 1) && bit(c, 8) && bit(d, 22) && bit(d, 24) && bit(d, 25) && (state & kTiles) == kTiles;
+  bool amx = bit(c, 1) && bit(c, 6) && bit(d, 22) && bit(d, 24) && bit(d, 25) && (state & kTiles) == kTiles;
   if (subleaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
     found.avx_vnni = bit(a, 4);
     found.amx = found.avx512_vnni && amx && bit(a, 5) && may_use_tiles();

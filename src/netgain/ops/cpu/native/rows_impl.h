@@ -70,6 +70,24 @@ void quantize(const float* x, int64_t x_stride, int64_t columns, const Quantized
 // The whole numbers of one output feature of a block, without the scale.
 template <WeightFormat W>
 inline void gather_block(const uint8_t* payload, int64_t lane, int8_t* values) {
+#if defined(NETGAIN_MATRIX_UNIT)
+  // See CodeLayout::kByOutput.
+  constexpr bool bytes = W == WeightFormat::kQ8_0;
+  const uint8_t* words = payload + lane / (bytes ? 2 : 4) * 64;
+  for (int i = 0; i < kBlock; ++i) {
+    if constexpr (bytes) {
+      uint32_t word;
+      __builtin_memcpy(&word, words + i / 2 * 4, 4);
+      const uint32_t turned_back = word >> 15 | word << 17;
+      values[i] = static_cast<int8_t>((turned_back >> (lane % 2 * 16 + i % 2 * 8) & 255) - 128);
+    } else {
+      uint16_t word;
+      __builtin_memcpy(&word, words + 2 * i, 2);
+      values[i] = static_cast<int8_t>((word >> 1 | word << 15) >> lane % 4 * 4 & 15);
+    }
+  }
+  return;
+#endif
   constexpr int64_t quad_bytes = 4 * kTile;
   const uint8_t* at = payload + 4 * lane;
   if constexpr (W == WeightFormat::kQ8_0) {

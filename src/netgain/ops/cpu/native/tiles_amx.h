@@ -2,18 +2,23 @@
 // compile.
 #pragma once
 
-#include "vector_avx512.h"
-
 #define NETGAIN_MATRIX_UNIT 1
+
+#include "vector_avx512.h"
 
 namespace netgain {
 namespace {
+
+constexpr int64_t kTileBytes = 1024;  // sixteen rows of 64
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16];
   uint8_t rows[16];
 };
+
+// Nearest, ties to even: `low` to the first sixteen bfloat16, `high` to the others.
+inline __m512i to_bf16(F low, F high) { return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)); }
 
 // Denormal numbers are zero to vector instructions, as they are to the matrix unit, for as long as it lives.
 class NoDenormals {
@@ -45,14 +50,11 @@ template <int TILE>
 inline void tile_zero() {
   asm volatile("tilezero %%tmm%c0" ::"i"(TILE));
 }
-// Adds the products of signed bytes, rows of tile A times columns of tile B, to tile SUM.
+// Adds the products of bfloat16, rows of tile A times columns of tile B, to tile SUM in float32: for each
+// sum two chains of fused multiply-adds from zero, over even and over odd pairs, then both together, then
+// the sum so far; all rounded to nearest, what is denormal taken for zero (Intel SDM volume 2, TDPBF16PS).
 template <int SUM, int A, int B>
 inline void tile_add_products() {
-  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(SUM), "i"(A), "i"(B));
-}
-// The same of bfloat16, in float32.
-template <int SUM, int A, int B>
-inline void tile_add_bf16_products() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(SUM), "i"(A), "i"(B));
 }
 
