@@ -90,22 +90,23 @@ class Narrowed:
     """`QuantizedRows` of formats.h for N rows and a matrix unit."""
 
     rows: int
-    by_pair: bool
+    pair_rows: int
     values: NDArray[np.uint16]
 
     @staticmethod
-    def empty(rows: int, columns: int, by_pair: bool | None = None) -> "Narrowed":
-        """`by_pair`: as a step of so many rows has it, if not given."""
+    def empty(rows: int, columns: int, pair_rows: int | None = None) -> "Narrowed":
+        """`pair_rows`: as a step of so many rows has it, if not given."""
         blocks = -(-columns // BLOCK)
         grouped = -(-rows // ROW_GROUP), blocks, ROW_GROUP, BLOCK
-        wanted = 1 < rows <= ROW_GROUP if by_pair is None else by_pair
-        return Narrowed(rows, wanted, np.full(grouped, 0x7FC0, np.uint16))
+        if pair_rows is None:
+            pair_rows = rows if 1 < rows <= ROW_GROUP else 0
+        return Narrowed(rows, pair_rows, np.full(grouped, 0x7FC0, np.uint16))
 
     @staticmethod
-    def of(x_NI: NDArray[np.float32], by_pair: bool | None = None) -> "Narrowed":
+    def of(x_NI: NDArray[np.float32], pair_rows: int | None = None) -> "Narrowed":
         """Rows of whole blocks, of numbers that are bfloat16."""
         rows, columns = x_NI.shape
-        out = Narrowed.empty(rows, columns, by_pair)
+        out = Narrowed.empty(rows, columns, pair_rows)
         words_NBK = (x_NI.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
         words_NBK = words_NBK.reshape(rows, -1, BLOCK)
         for row in range(rows):
@@ -115,11 +116,12 @@ class Narrowed:
 
     def row(self, row: int) -> NDArray[np.uint16]:
         """A view of one: [B, 32], or [B, 16, 2] by pair."""
-        if not self.by_pair:
+        if not self.pair_rows:
             return self.values[row // ROW_GROUP, :, row % ROW_GROUP]
         blocks = self.values.shape[1]
-        pairs = self.values.reshape(blocks, BLOCK // 2, ROW_GROUP, 2)[:, :, row]
-        return pairs
+        shape = blocks, BLOCK // 2, self.pair_rows, 2
+        pairs = self.values.reshape(-1)[: blocks * BLOCK * self.pair_rows].reshape(shape)
+        return pairs[:, :, row]
 
     def by_row(self) -> NDArray[np.float32]:
         """[N, I]."""

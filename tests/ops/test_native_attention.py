@@ -198,7 +198,7 @@ class Cache:
         for request, count in slices:
             self.done[request] += count
         if quantized and self.unit.layout is Layout.BF16:
-            y = Narrowed(tokens, False, values.view(np.uint16)).by_row()
+            y = Narrowed(tokens, 0, values.view(np.uint16)).by_row()
         elif quantized:
             whole = self.unit.layout.read(values)
             assert (offsets == -8 * whole.sum(-1)).all()

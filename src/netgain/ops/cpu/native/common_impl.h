@@ -50,9 +50,10 @@ inline void quantize_blocks(const F* x, int64_t row, int64_t block, const Quanti
   const int64_t blocks = smaller(kScaleBlocks, out.blocks - block);
   for (int64_t b = 0; b < blocks; ++b) {
     const __m512i values = to_bf16(x[2 * b], x[2 * b + 1]);
-    if (out.by_pair) {
-      const __m512i places = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
-      _mm512_i32scatter_epi32(out.values + (block + b) * kTileBytes + row * 4, places, values, 4);
+    if (out.pair_rows) {
+      const __m512i pairs = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+      const __m512i places = _mm512_mullo_epi32(pairs, _mm512_set1_epi32(static_cast<int32_t>(out.pair_rows)));
+      _mm512_i32scatter_epi32(out.values + (block + b) * out.pair_rows * kBlockValues + row * 4, places, values, 4);
     } else {
       _mm512_storeu_si512(out.values + out.index(row, block + b) * kBlockValues, values);
     }

@@ -94,7 +94,8 @@ struct QuantizedRows {
   int32_t* offsets;    // -8 times the sum of q: added to products with q + 8, gives those with q
   float* scaled_sums;  // scale times the sum of q
   int64_t blocks;
-  bool by_pair;        // for a matrix unit, in steps of 2 to 16 rows: values are [blocks][16 pairs][16 rows][2]
+  // For a matrix unit, how many rows a step has, if 2 to 16: values are then [blocks][16 pairs][rows][2]. Else 0.
+  int64_t pair_rows;
 
   int64_t index(int64_t row, int64_t block) const {
     return (row / kRowGroup * blocks + block) * kRowGroup + row % kRowGroup;

@@ -18,7 +18,7 @@ const Kernels* kernels_amx() {
     Kernels all = *base;
     all.name = "amx";
     all.codes = CodeLayout::kByOutput;
-    all.tiles_at_once = 2;
+    all.cutting = {2, kManyRows, 2};
     all.linear = linear;
     all.gated = gated;
     all.embed = embed;

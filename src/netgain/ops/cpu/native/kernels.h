@@ -89,10 +89,17 @@ struct AttentionMerge {
 // Per query head of the group: D weighted values (up to a multiple of 16), maximum, sum.
 constexpr int64_t partial_floats(int64_t group, int64_t head_dim) { return group * (2 + round_up(head_dim, 16)); }
 
+// How a phase of products is best cut into chunks.
+struct Cutting {
+  int64_t tiles;   // that `linear` multiplies at once, where there are as many
+  int64_t rows;    // most that are multiplied at once: their activations stay in the second-level cache meanwhile
+  int64_t chunks;  // for each thread: more even out what threads differ in, and each costs its beginning and end
+};
+
 struct Kernels {
   const char* name;
-  CodeLayout codes;       // of the quantised weights that the functions read
-  int64_t tiles_at_once;  // that `linear` multiplies, where there are as many
+  CodeLayout codes;  // of the quantised weights that the functions read
+  Cutting cutting;
 
   // Rows [row_begin, row_end) by packed tiles [tile_begin, tile_end).
   void (*linear)(const LinearArgs&, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end);
@@ -121,9 +128,9 @@ struct Kernels {
 };
 
 // The functions of one instruction set's translation unit, which all have these names.
-#define NETGAIN_KERNELS(name)                                                                                 \
-  {name,  CodeLayout::kByQuad,      1,      linear, gated, embed, quantize, rms_norm, rope_and_store, attend, \
-   merge, attention_scratch_floats, argmax, draw,   score}
+#define NETGAIN_KERNELS(name)                                                                                      \
+  {name,  CodeLayout::kByQuad,      {1, 256, 4}, linear, gated, embed, quantize, rms_norm, rope_and_store, attend, \
+   merge, attention_scratch_floats, argmax,      draw,   score}
 
 // Null where the compiler or the processor lacks the instructions.
 const Kernels* kernels_plain();

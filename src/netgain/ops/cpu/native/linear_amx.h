@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kPairStride = 2 * kTile;  // floats of a row of sums of two tiles
 constexpr int64_t kSpan = 64;               // blocks that are unpacked at a time
-constexpr int64_t kManyRows = 256;          // most that share unpacked weights
+constexpr int64_t kManyRows = 512;          // most that share unpacked weights
 
 // Turns 16 rows of 16 words of 32 bits round.
 inline void transpose(__m512i* rows) {
@@ -63,17 +63,17 @@ constexpr float kCutOff = 1.0f + 1.0f / 370.0f;
 
 template <WeightFormat W>
 inline void load_factors(const uint8_t* block, Factors& to) {
-  const F scale = mul(load_fp16(block), set1(kCutOff));
+  const F scale = load_fp16(block);
   if constexpr (W == WeightFormat::kQ4_1) {
     store(to.scale, scale);
     store(to.minimum, mul(load_fp16(block + 2 * kTile), set1(kCutOff)));
   } else if constexpr (W == WeightFormat::kQ4_0) {
     store(to.scale, scale);
-    store(to.minimum, mul(scale, set1(-8.0f)));
+    store(to.minimum, mul(scale, set1(-8.0f * kCutOff)));
   } else {
-    // 1 + code / 256 times this is 256 + code times the scale.
-    store(to.scale, mul(scale, set1(256.0f)));
-    store(to.minimum, mul(scale, set1(-384.0f)));
+    // Times 1 + (code + 128) / 256, the sum is the code times the scale.
+    store(to.scale, mul(scale, set1(256.0f * kCutOff)));
+    store(to.minimum, mul(scale, set1(-384.0f * kCutOff)));
   }
 }
 
@@ -107,7 +107,7 @@ inline void unpack_block(const uint8_t* block, const Factors& factors, __m512i* 
     return;
   }
   // Of a table of 16 floats as 32 words, word 2 * code + 1 is the upper half of what the code stands for.
-  const F numbers = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const F numbers = mul(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), set1(kCutOff));
   const __m512i codes = _mm512_set1_epi16(0x1e1e), upper = _mm512_set1_epi16(0x0101);
   constexpr int and_or = 0xea;
   constexpr int64_t head = (W == WeightFormat::kQ4_1 ? 4 : 2) * kTile;
@@ -137,17 +137,20 @@ template <WeightFormat W>
 class FewRows {
  public:
   FewRows(const LinearArgs& args, int64_t row, int rows)
-      : args_(args), values_(args.quantized.values + args.quantized.index(row, 0) * kBlockValues), rows_(rows) {
-    static constexpr TileConfig many = {1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
-    static constexpr TileConfig one = {1, 0, {}, {4, 4, 64, 64, 4, 64, 64, 4}, {16, 16, 16, 16, 16, 16, 16, 16}};
-    tile_configure(args.quantized.by_pair ? many : one);
+      : args_(args),
+        values_(args.quantized.values + args.quantized.index(row, 0) * kBlockValues),
+        pair_stride_(args.quantized.pair_rows ? 4 * args.quantized.pair_rows : 4),
+        block_stride_(args.quantized.pair_rows ? args.quantized.pair_rows * kBlockValues : kTileBytes),
+        rows_(rows) {
+    const auto width = static_cast<uint16_t>(pair_stride_);
+    tile_configure({1, 0, {}, {width, width, 64, 64, width, 64, 64, width}, {16, 16, 16, 16, 16, 16, 16, 16}});
   }
   FewRows(const FewRows&) = delete;
   FewRows& operator=(const FewRows&) = delete;
   ~FewRows() { _tile_release(); }
 
   // Calls finish(tiles, sums[rows][kPairStride]) for all of them. While two blocks are multiplied the next
-  // two, maybe of the next tiles, are unpacked.
+  // two, maybe of the next tiles, are unpacked; sums are finished when the unit had time to store them.
   template <class Finish>
   void multiply(int64_t tile_begin, int64_t tile_end, const Finish& finish) {
     const int64_t blocks = args_.quantized.blocks;
@@ -156,18 +159,25 @@ class FewRows {
     load_next(factors);
     int half = 0;
     unpack_two(factors, weights, half);
+    const auto finish_pair = [&](int64_t tile) {
+      alignas(64) float sums[kRowGroup * kPairStride];
+      turn_sums(sums);
+      finish(TilePair{tile, static_cast<int>(smaller(2, tile_end - tile))}, sums);
+    };
     for (int64_t tile = tile_begin; tile < tile_end; tile += 2) {
       tile_zero<0>();
       tile_zero<1>();
       for (int64_t b = 0; b < blocks; b += 2, half ^= 1) {
         unpack_two(factors, weights, half ^ 1);
+        if (b == 0 && tile > tile_begin) finish_pair(tile - 2);
         add_products<2, 3, 4>(b, weights_[half][0]);
         if (b + 1 < blocks) add_products<5, 6, 7>(b + 1, weights_[half][1]);
       }
-      alignas(64) float sums[kRowGroup * kPairStride];
-      store_sums(sums);
-      finish(TilePair{tile, static_cast<int>(smaller(2, tile_end - tile))}, sums);
+      const int64_t stride = pair_stride_ == 4 ? 4 : 64;  // a single row's sums lie side by side
+      tile_store<0>(sums_[0], stride);
+      tile_store<1>(sums_[1], stride);
     }
+    finish_pair(tile_begin + (tile_end - tile_begin - 1) / 2 * 2);
   }
 
  private:
@@ -216,33 +226,51 @@ class FewRows {
 
   template <int FIRST, int SECOND, int ACTIVATIONS>
   void add_products(int64_t block, const __m512i (*weights)[kTile]) const {
-    tile_load<ACTIVATIONS>(values_ + block * kTileBytes, args_.quantized.by_pair ? 64 : 4);
+    tile_load<ACTIVATIONS>(values_ + block * block_stride_, pair_stride_);
     tile_load<FIRST>(weights[0], 64);
     tile_load<SECOND>(weights[1], 64);
     tile_add_products<0, FIRST, ACTIVATIONS>();
     tile_add_products<1, SECOND, ACTIVATIONS>();
   }
 
-  void store_sums(float* to) const {
-    if (!args_.quantized.by_pair) {
-      tile_store<0>(to, 4);
-      tile_store<1>(to + kTile, 4);
-      return;
-    }
-    __m512i sums[2][kTile];
-    tile_store<0>(sums[0], 64);
-    tile_store<1>(sums[1], 64);
+  // From outputs by rows to rows by outputs.
+  void turn_sums(float* to) const {
     for (int t = 0; t < 2; ++t) {
-      transpose(sums[t]);
-      for (int r = 0; r < rows_; ++r) _mm512_storeu_si512(to + r * kPairStride + t * kTile, sums[t][r]);
+      if (pair_stride_ == 4) {
+        store(to + t * kTile, load(sums_[t]));
+        continue;
+      }
+      for (int r = 0; r < rows_; r += 4) turn_four(sums_[t] + r, to + r * kPairStride + t * kTile);
     }
+  }
+
+  // Four rows: of four outputs in each quarter of a vector, then of sixteen in one.
+  static void turn_four(const float* from, float* to) {
+    F quads[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const float* at = from + i * kRowGroup;
+      quads[i] = _mm512_castps128_ps512(_mm_load_ps(at));
+      quads[i] = _mm512_insertf32x4(quads[i], _mm_load_ps(at + 4 * kRowGroup), 1);
+      quads[i] = _mm512_insertf32x4(quads[i], _mm_load_ps(at + 8 * kRowGroup), 2);
+      quads[i] = _mm512_insertf32x4(quads[i], _mm_load_ps(at + 12 * kRowGroup), 3);
+    }
+    const F low = _mm512_unpacklo_ps(quads[0], quads[1]), high = _mm512_unpackhi_ps(quads[0], quads[1]);
+    const F next_low = _mm512_unpacklo_ps(quads[2], quads[3]), next_high = _mm512_unpackhi_ps(quads[2], quads[3]);
+    constexpr int first = 0x44, second = 0xee;  // pairs of both operands
+    store(to, _mm512_shuffle_ps(low, next_low, first));
+    store(to + kPairStride, _mm512_shuffle_ps(low, next_low, second));
+    store(to + 2 * kPairStride, _mm512_shuffle_ps(high, next_high, first));
+    store(to + 3 * kPairStride, _mm512_shuffle_ps(high, next_high, second));
   }
 
   const LinearArgs& args_;
   const int8_t* values_;
+  const int64_t pair_stride_, block_stride_;  // bytes
   const int rows_;
   Factors factors_[4][2];
-  __m512i weights_[2][2][2][kTile];  // halves, blocks, tiles
+  __m512i weights_[2][2][2][kTile];                  // halves, blocks, tiles
+  alignas(64) float sums_[2][kTile * kRowGroup];  // of the pair that was multiplied last
 };
 
 // Whole groups of rows, and one that is begun. Tiles 0 to 3: sums of two groups by two tiles, 4 and 5:
@@ -344,7 +372,7 @@ class ManyRows {
 template <WeightFormat W, class Finish>
 void multiply_tiles(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin, int64_t tile_end,
                     const Finish& finish) {
-  if (args.quantized.by_pair || row_end - row_begin == 1) {
+  if (args.quantized.pair_rows || row_end - row_begin == 1) {
     const int rows = static_cast<int>(row_end - row_begin);
     FewRows<W> products(args, row_begin, rows);
     products.multiply(tile_begin, tile_end, [&](TilePair tiles, float* sums) { finish(tiles, row_begin, rows, sums); });
@@ -384,9 +412,10 @@ void linear_on_tiles(const LinearArgs& args, int64_t row_begin, int64_t row_end,
 
 // 16 features from `feature` on of a row.
 inline void store_half_block(__m256i values, int64_t row, int64_t feature, const QuantizedRows& out) {
-  if (out.by_pair) {
-    int8_t* to = out.values + feature / kBlock * kTileBytes + feature % kBlock / 2 * 64 + row * 4;
-    const __m256i places = _mm256_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112);
+  if (const int64_t stride = out.pair_rows) {
+    int8_t* to = out.values + feature / kBlock * stride * kBlockValues + (feature % kBlock / 2 * stride + row) * 4;
+    const __m256i places =
+        _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(static_cast<int32_t>(stride)));
     return _mm256_i32scatter_epi32(to, places, values, 4);
   }
   int8_t* to = out.values + out.index(row, feature / kBlock) * kBlockValues + feature % kBlock * 2;

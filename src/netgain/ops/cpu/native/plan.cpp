@@ -18,10 +18,8 @@ constexpr int64_t kCacheLine = 64;
 constexpr double kBytesPerNs = 8, kProductsPerNs = 100;
 // A chunk is worth a few microseconds: far more than taking it costs, far less than a step.
 constexpr double kLeastChunkNs = 3000, kMostChunkNs = 60000;
-constexpr int kChunksPerThread = 4;
+constexpr int kChunksPerThread = 4;  // of what goes row by row
 constexpr int kMostChunks = 65535;
-// Rows of activations that stay in the second-level cache while all weights pass by.
-constexpr int64_t kRowBlock = 256;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -76,8 +74,12 @@ int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logi
   if (quantized) {
     const int64_t blocks = ceil_div(columns, kBlock);
     const int64_t groups = round_up(capacity, kRowGroup) * blocks;
-    value.rows = {allocate<int8_t>(groups * kBlockValues), allocate<float>(groups), allocate<int32_t>(groups),
-                  allocate<float>(groups), blocks};
+    value.rows = {allocate<int8_t>(groups * kBlockValues),
+                  allocate<float>(groups),
+                  allocate<int32_t>(groups),
+                  allocate<float>(groups),
+                  blocks,
+                  0};
   } else {
     value.x = allocate<float>(capacity * columns);
   }
@@ -132,7 +134,7 @@ bool Plan::run(const NgStep& step) {
   step_ = &step;
   for (Value& value : values_) {
     const int64_t rows = rows_of(value);
-    value.rows.by_pair = kernels_.codes == CodeLayout::kByOutput && rows > 1 && rows <= kRowGroup;
+    value.rows.pair_rows = kernels_.codes == CodeLayout::kByOutput && rows > 1 && rows <= kRowGroup ? rows : 0;
   }
   if (slice_of_.size() < static_cast<size_t>(step.tokens)) slice_of_.resize(static_cast<size_t>(step.tokens));
   for (int64_t r = 0; r < step.slices; ++r) {
@@ -193,12 +195,13 @@ int64_t Plan::spread(int64_t chunk, int64_t chunks) const {
 int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products,
                        int64_t together) {
   if (rows == 0) return 0;
-  phase.row_chunk = std::min(rows, kRowBlock);  // chunks begin at multiples of 16, as kernels want
+  phase.row_chunk = std::min(rows, kernels_.cutting.rows);  // chunks begin at multiples of 16, as kernels want
   const int64_t row_chunks = ceil_div(rows, phase.row_chunk);
   const double unit_ns = std::max(static_cast<double>(unit_bytes) / kBytesPerNs,
                                   static_cast<double>(phase.row_chunk * unit_products) / kProductsPerNs);
   const double total_ns = unit_ns * static_cast<double>(units * row_chunks);
-  const double chunk_ns = std::clamp(total_ns / (kChunksPerThread * pool_.threads()), kLeastChunkNs, kMostChunkNs);
+  const auto chunks = static_cast<double>(kernels_.cutting.chunks * pool_.threads());
+  const double chunk_ns = std::clamp(total_ns / chunks, kLeastChunkNs, kMostChunkNs);
   phase.unit_chunk = std::clamp<int64_t>(static_cast<int64_t>(chunk_ns / unit_ns), 1, units);
   phase.unit_chunk = round_up(phase.unit_chunk, together);
   while (ceil_div(units, phase.unit_chunk) * row_chunks > kMostChunks) phase.unit_chunk *= 2;
@@ -245,7 +248,7 @@ int Plan::chunks(int index) {
     case kNgLinear: {
       const Matrix matrix = matrix_of(op);
       return divide_units(phase, matrix.tiles(), rows, tile_bytes(matrix.format, matrix.columns),
-                          kTile * matrix.columns, kernels_.tiles_at_once);
+                          kTile * matrix.columns, kernels_.cutting.tiles);
     }
     case kNgGated: {
       const Matrix matrix = matrix_of(op);
