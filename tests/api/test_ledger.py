@@ -115,7 +115,7 @@ def missing_over_allowance(server: ServerUnderTest, fields: dict[str, object]) -
     answer = ask(server, fields)
     stages = stored_ledger(server, answer)["stages"]
     assert isinstance(stages, list)
-    named_s = sum(stage["end_s"] - stage["start_s"] for stage in stages)
+    named_s: float = sum(stage["end_s"] - stage["start_s"] for stage in stages)
     return (answer.e2e_s - named_s) / max(0.001, 0.01 * answer.e2e_s)
 
 

@@ -188,10 +188,10 @@ def _by_output(q_TBLK: NDArray[np.int8], weight_format: int) -> NDArray[np.uint8
         codes = (q_TBLK.astype(np.int64) + 128).reshape(tiles, blocks, 8, 2, 16, 2)
         shifts, turned, bits = np.array([[0, 8], [16, 24]])[:, None], 15, 32
         words = (codes << shifts).sum((3, 5))
-        kind = np.dtype(np.uint32)
+        kind: type[np.unsignedinteger] = np.uint32
     else:
         codes = q_TBLK.astype(np.int64).reshape(tiles, blocks, 4, 4, BLOCK)
         words, turned, bits = (codes << 4 * np.arange(4)[:, None]).sum(3), 1, 16
-        kind = np.dtype(np.uint16)
+        kind = np.uint16
     rotated = (words << turned | words >> (bits - turned)) & ((1 << bits) - 1)
     return np.ascontiguousarray(rotated.astype(kind)).view(np.uint8)

@@ -23,7 +23,6 @@ from tests.ops.native_formats import (
     Q4_1,
     Q8_0,
     SCALED,
-    Layout,
     Quantized,
     packed_blocks,
     packed_dense,

@@ -93,6 +93,8 @@ def test_weights_are_what_they_stand_for_to_seven_tenths_of_a_unit_in_the_last_p
     # What a float32 loses where scale times code and minimum all but cancel.
     slack_OI = 1e-5 * np.abs(weight.meaning_OI).max()
     off_OI = (found_OI - weight.meaning_OI) / units_OI
+    if weight_format != Q4_1:
+        assert not found_OI[weight.meaning_OI == 0].any()
     assert (np.abs(off_OI) <= 0.7 + slack_OI / units_OI).all()
     # On average neither larger nor smaller: cutting off alone would make them 0.27 % smaller.
     large_OI = np.abs(weight.meaning_OI) > np.median(np.abs(weight.meaning_OI))
