@@ -82,7 +82,7 @@ def weights_of(unit: Unit, weight: Weight, rows: int) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("weight_format", FORMATS)
 @pytest.mark.parametrize("rows", [1, 16, 96])
-def test_weights_are_what_they_stand_for_to_seven_tenths_of_a_unit_in_the_last_place(
+def test_weights_are_what_they_stand_for_to_three_quarters_of_a_unit_in_the_last_place(
     unit: Unit, weight_format: int, rows: int
 ) -> None:
     weight = Weight(weight_format, blocks=3)
@@ -95,7 +95,7 @@ def test_weights_are_what_they_stand_for_to_seven_tenths_of_a_unit_in_the_last_p
     off_OI = (found_OI - weight.meaning_OI) / units_OI
     if weight_format != Q4_1:
         assert not found_OI[weight.meaning_OI == 0].any()
-    assert (np.abs(off_OI) <= 0.7 + slack_OI / units_OI).all()
+    assert (np.abs(off_OI) <= 0.75 + slack_OI / units_OI).all()
     # On average neither larger nor smaller: cutting off alone would make them 0.27 % smaller.
     large_OI = np.abs(weight.meaning_OI) > np.median(np.abs(weight.meaning_OI))
     large_OI[:2] = False  # one code each
