@@ -7,7 +7,7 @@
 // are turned round for the right one, whose rows are pairs of input features. Both ways the unit adds the same
 // products in the same order, so a row's result is the same bits with any number of other rows.
 //
-// Two tiles of output features are multiplied at once: sums of one row group and tile wait for each other.
+// Two tiles of output features are multiplied at once, as each product with one waits for the one before.
 #pragma once
 
 #include "tiles_amx.h"
