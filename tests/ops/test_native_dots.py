@@ -85,9 +85,10 @@ def only(x: Quantized, row: int) -> Quantized:
 
 def product(unit: Unit, weight: Weight, x: Quantized) -> NDArray[np.float32]:
     outputs = len(weight.meaning_OI)
-    y_NO = np.full((x.rows, outputs), np.nan, np.float32)
-    sizes = np.array([weight.format, outputs, weight.blocks * BLOCK, x.rows, 0], np.int64)
-    unit.call("linear", weight.packed, sizes, *x.buffers(), y_NO)
+    y_NO = np.zeros((x.rows, outputs), np.float32)
+    sizes = np.array([weight.format, outputs, weight.blocks * BLOCK, 0, x.rows, 0], np.int64)
+    no_bias = np.zeros(-(-outputs // TILE) * TILE, np.float32)
+    unit.call("linear", weight.packed, sizes, *x.buffers(), y_NO, no_bias)
     return y_NO
 
 
@@ -123,7 +124,8 @@ def gate(unit: Unit, weight: Weight, x: Quantized) -> Quantized:
     out = Quantized.empty(x.rows, FEATURES, unit.layout)
     sizes = np.array([weight.format, 2 * FEATURES, weight.blocks * BLOCK, x.rows, 0], np.int64)
     no_floats = np.zeros(1, np.float32)
-    unit.call("gated", weight.packed, sizes, *x.buffers(), *out.buffers(), no_floats)
+    no_bias = np.zeros(2 * FEATURES, np.float32)
+    unit.call("gated", weight.packed, sizes, *x.buffers(), *out.buffers(), no_floats, no_bias)
     return out
 
 

@@ -22,8 +22,8 @@ from tests.ops.native_formats import (
 )
 
 FORMATS = [Q8_0, Q4_0, Q4_1]
-OUTPUTS = 53
-"""Four tiles, the last begun."""
+OUTPUTS = 37
+"""Three tiles, the last begun."""
 FEATURES = 160
 """Of a gated layer: two units of 64 and one of 32."""
 
@@ -63,10 +63,22 @@ def activations(rows: int, columns: int, size: float = 1.0) -> NDArray[np.float3
     return nearest_bf16((size * random.standard_normal((rows, columns))).astype(np.float32))
 
 
-def product(unit: Unit, weight: Weight, x: Narrowed) -> NDArray[np.float32]:
-    y_NO = np.full((x.rows, len(weight.meaning_OI)), np.nan, np.float32)
-    sizes = np.array([weight.format, y_NO.shape[1], weight.columns, x.rows, x.pair_rows], np.int64)
-    unit.call("linear", weight.packed, sizes, *x.buffers(), y_NO)
+def product(
+    unit: Unit,
+    weight: Weight,
+    x: Narrowed,
+    first_row: int = 0,
+    bias_O: NDArray[np.float32] | None = None,
+    residual: float = 0,
+) -> NDArray[np.float32]:
+    """Rows from `first_row` on; those before are left as they are, `residual`."""
+    outputs = len(weight.meaning_OI)
+    y_NO = np.full((x.rows, outputs), residual, np.float32)
+    sizes = [weight.format, outputs, weight.columns, first_row, x.rows, x.pair_rows]
+    padded = np.zeros(-(-outputs // TILE) * TILE, np.float32)
+    if bias_O is not None:
+        padded[:outputs] = bias_O
+    unit.call("linear", weight.packed, np.array(sizes, np.int64), *x.buffers(), y_NO, padded)
     return y_NO
 
 
@@ -118,41 +130,71 @@ def test_products_are_exact_but_for_adding_up(
 
 
 @pytest.mark.parametrize("weight_format", FORMATS)
-@pytest.mark.parametrize("blocks", [3, 18, 130])
+@pytest.mark.parametrize(("blocks", "outputs"), [(3, OUTPUTS), (18, 16), (18, 64), (130, OUTPUTS)])
 def test_a_row_has_the_same_bits_alone_and_among_others(
-    unit: Unit, weight_format: int, blocks: int
+    unit: Unit, weight_format: int, blocks: int, outputs: int
 ) -> None:
-    weight = Weight(weight_format, blocks)
+    weight = Weight(weight_format, blocks, outputs)
     for rows in (530, 300, 70, 33, 16, 5):
         x_NI = activations(rows, weight.columns)
-        x_NI[-1, 0] = 1e-40  # denormal, which the unit takes for zero
         together_NO = product(unit, weight, Narrowed.of(x_NI))
-        for row in range(0, rows, 1 + rows // 16):
+        for row in {*range(0, rows, 1 + rows // 16), rows - 1}:
             alone_NO = product(unit, weight, Narrowed.of(x_NI[row : row + 1]))
             np.testing.assert_array_equal(alone_NO[0], together_NO[row])
         for count in (2, 16):
             few_NO = product(unit, weight, Narrowed.of(x_NI[:count]))
-            np.testing.assert_array_equal(few_NO, together_NO[:count])
+            np.testing.assert_array_equal(few_NO, together_NO[: x_NI[:count].shape[0]])
+
+
+@pytest.mark.parametrize("weight_format", FORMATS)
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_denormal_numbers_are_zero_for_any_number_of_rows(
+    unit: Unit, weight_format: int, rows: int
+) -> None:
+    weight = Weight(weight_format, 3)
+    x = Narrowed.empty(rows, weight.columns)
+    for row in range(rows):
+        x.row(row)[...] = 0x0040  # 2 ** -127, times weights above one some would be normal
+    assert not product(unit, weight, x).any()
 
 
 @pytest.mark.parametrize("weight_format", FORMATS)
 def test_the_rows_that_a_step_leaves_over_have_the_bits_of_the_others(
     unit: Unit, weight_format: int
 ) -> None:
-    # Not by pair, as what lies before them is not.
     weight = Weight(weight_format, 3)
-    x_NI = activations(9, weight.columns)
-    rest_NO = product(unit, weight, Narrowed.of(x_NI, pair_rows=0))
-    np.testing.assert_array_equal(rest_NO, product(unit, weight, Narrowed.of(x_NI)))
+    x_NI = activations(525, weight.columns)
+    whole_NO = product(unit, weight, Narrowed.of(x_NI))
+    for end in (513, 521, 525):
+        rest_NO = product(unit, weight, Narrowed.of(x_NI[:end]), first_row=512)
+        np.testing.assert_array_equal(rest_NO[512:], whole_NO[512:end])
+        assert not rest_NO[:512].any()
+    # Fewer rows than a step has, of its hidden states.
     one_NO = product(unit, weight, Narrowed.of(x_NI[:1], pair_rows=9))
-    np.testing.assert_array_equal(one_NO, rest_NO[:1])
+    np.testing.assert_array_equal(one_NO, whole_NO[:1])
+
+
+@pytest.mark.parametrize("weight_format", FORMATS)
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_bias_and_what_the_result_is_added_to(unit: Unit, weight_format: int, rows: int) -> None:
+    weight = Weight(weight_format, 3)
+    x = Narrowed.of(activations(rows, weight.columns))
+    bias_O = np.arange(OUTPUTS, dtype=np.float32)
+    found_NO = product(unit, weight, x, bias_O=bias_O, residual=0.5)
+    expected_NO = np.float32(0.5) + (product(unit, weight, x) + bias_O)
+    np.testing.assert_array_equal(found_NO, expected_NO)
+
+
+def gate_bias() -> NDArray[np.float32]:
+    return np.linspace(-1, 1, 2 * FEATURES, dtype=np.float32)
 
 
 def gate(unit: Unit, weight: Weight, x: Narrowed) -> NDArray[np.float32]:
     out = Narrowed.empty(x.rows, FEATURES, x.pair_rows)
     sizes = np.array([weight.format, 2 * FEATURES, weight.columns, x.rows, x.pair_rows], np.int64)
     no_floats = np.zeros(1, np.float32)
-    unit.call("gated", weight.packed, sizes, *x.buffers(), *out.buffers(), no_floats)
+    buffers = *x.buffers(), *out.buffers(), no_floats, gate_bias()
+    unit.call("gated", weight.packed, sizes, *buffers)
     return out.by_row()
 
 
@@ -163,13 +205,14 @@ def test_a_gated_layer_is_its_activated_gate_times_the_rest(
 ) -> None:
     weight = Weight(weight_format, 3, outputs=2 * FEATURES)
     x = Narrowed.of(activations(rows, weight.columns, size=2.0**-6))
-    tiles_NTO = product(unit, weight, x).astype(np.float64).reshape(rows, -1, TILE)
+    sums_NO = product(unit, weight, x, bias_O=gate_bias()).astype(np.float64)
+    tiles_NTO = sums_NO.reshape(rows, -1, TILE)
     gate_NF, up_NF = (tiles_NTO[:, which::2].reshape(rows, -1) for which in (0, 1))
     expected_NF = gate_NF / (1 + np.exp(-gate_NF)) * up_NF
     y_NF = np.ones((rows, FEATURES), np.float32)
     sizes = np.array([weight.format, 2 * FEATURES, weight.columns, rows, x.pair_rows], np.int64)
     nothing = Narrowed.empty(rows, FEATURES)
-    unit.call("gated", weight.packed, sizes, *x.buffers(), *nothing.buffers(), y_NF)
+    unit.call("gated", weight.packed, sizes, *x.buffers(), *nothing.buffers(), y_NF, gate_bias())
     np.testing.assert_allclose(y_NF, expected_NF, rtol=1e-6)
     np.testing.assert_array_equal(gate(unit, weight, x), nearest_bf16(y_NF))
 

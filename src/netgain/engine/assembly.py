@@ -182,6 +182,6 @@ def build_engine(
 
 def kv_fingerprint(checkpoint: Checkpoint, traits: BackendTraits) -> str:
     """Equal for two engines only if their KV is interchangeable."""
-    computed = (traits.name, traits.weights, traits.numerics)
+    computed = (traits.name, traits.isa, traits.weights, traits.numerics)
     kept = (traits.kv_dtype, traits.kv_layout)
     return "/".join((checkpoint.fingerprint, *computed, *kept))

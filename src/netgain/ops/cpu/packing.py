@@ -27,6 +27,18 @@ class PackedFormat(enum.IntEnum):
     Q4_1 = 5
 
 
+class CodeLayout(enum.IntEnum):
+    """The order of a block's codes; values as in `native/formats.h`."""
+
+    BY_QUAD = 0
+    BY_OUTPUT = 1
+
+
+def code_layout(library: Library) -> CodeLayout:
+    """The order that the kernels in use read."""
+    return CodeLayout(library.handle.ng_code_layout())
+
+
 def packed_bytes(library: Library, packed_format: PackedFormat, shape: tuple[int, int]) -> int:
     """Bytes of a packed matrix of `shape` `(O, I)`."""
     count = library.handle.ng_packed_bytes
@@ -43,13 +55,15 @@ def pack_rows(
     data: NDArray[np.uint8],
     rows: NDArray[np.int32],
     packed: NDArray[np.uint8],
+    layout: CodeLayout | None = None,
 ) -> None:
     """Writes stored rows into a packed matrix of `columns` columns; exact where it can be.
 
     `kind`: F32, F16, BF16, Q4_0, Q4_1 or Q8_0. `data`: uint8 `[N, row bytes]`. `rows`: `[N]`, the
     packed row that each becomes. `packed`: zeros, `packed_bytes` of them, from a cache line on.
-    Several threads may pack rows of different tiles of 16 at once; the interpreter lock is free
-    meanwhile. `native/pack.h` says how numbers are rounded.
+    `layout`: by default that of the kernels in use. Several threads may pack rows of different
+    tiles of 16 at once; the interpreter lock is free meanwhile. `native/pack.h` says how numbers
+    are rounded.
 
     Raises `ValueError` for a kind that cannot be packed, and for arrays that do not fit together.
     """
@@ -68,6 +82,7 @@ def pack_rows(
     pack = library.handle.ng_pack_rows
     pack.argtypes = (
         ctypes.c_int32,
+        ctypes.c_int32,
         ctypes.c_void_p,
         ctypes.c_int32,
         ctypes.c_void_p,
@@ -77,6 +92,7 @@ def pack_rows(
     )
     pack(
         packed_format,
+        code_layout(library) if layout is None else layout,
         data.ctypes.data,
         kind,
         rows.ctypes.data,
@@ -92,11 +108,13 @@ def unpack_row(
     columns: int,
     packed: NDArray[np.uint8],
     row: int,
+    layout: CodeLayout | None = None,
 ) -> NDArray[np.float32]:
-    """The numbers `[I]` that a packed row stands for."""
+    """The numbers `[I]` that a packed row stands for; `layout` as in `pack_rows`."""
     unpack = library.handle.ng_unpack_row
     unpack.restype = None
     unpack.argtypes = (
+        ctypes.c_int32,
         ctypes.c_int32,
         ctypes.c_void_p,
         ctypes.c_int64,
@@ -104,7 +122,8 @@ def unpack_row(
         ctypes.c_void_p,
     )
     values = np.empty(columns, np.float32)
-    unpack(packed_format, packed.ctypes.data, row, columns, values.ctypes.data)
+    codes = code_layout(library) if layout is None else layout
+    unpack(packed_format, codes, packed.ctypes.data, row, columns, values.ctypes.data)
     return values
 
 

@@ -52,11 +52,9 @@ X86_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     "amx": (
         *_AVX512,
         "-mavx512vbmi2",
-        "-mprfchw",
         "-mavx512vbmi",
         "-mavx512bf16",
         "-mamx-tile",
-        "-mamx-int8",
         "-mamx-bf16",
     ),
 }

@@ -14,18 +14,8 @@ inline Words set_words(int32_t word) { return _mm512_set1_epi32(word); }
 inline Words flip_signs(Words x) { return _mm512_xor_si512(x, _mm512_set1_epi8(static_cast<char>(0x80))); }
 inline Words low_nibbles(Words x) { return _mm512_and_si512(x, _mm512_set1_epi8(0x0f)); }
 inline Words high_nibbles_times_16(Words x) { return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(0xf0))); }
-#if defined(__GFNI__)
-// Products with a matrix of bits, the row of result bit i its byte 7 - i.
-inline Words high_nibbles(Words x) {
-  return _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(0x1020408000000000), 0);
-}
-inline Words low_nibbles_times_16(Words x) {
-  return _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(0x0000000001020408), 0);
-}
-#else
 inline Words high_nibbles(Words x) { return low_nibbles(_mm512_srli_epi16(x, 4)); }
 inline Words low_nibbles_times_16(Words x) { return high_nibbles_times_16(_mm512_slli_epi16(x, 4)); }
-#endif
 inline Words add_sixteenfold(Words x, Words y) { return _mm512_add_epi32(x, _mm512_slli_epi32(y, 4)); }
 inline Words add_quads(Words total, Words weights, const int8_t* quad) {
   int32_t bits;

@@ -10,8 +10,8 @@
 namespace netgain {
 
 // A packed matrix [O, I] is cut into tiles of 16 output features, so that a kernel of any vector
-// width computes whole tiles with one output feature per lane: each output is then summed in the
-// order of its input features, whatever the instruction set and however many rows share the call.
+// width computes whole tiles with one output feature per lane: each output is then summed in one
+// order of its input features, however many rows share the call.
 inline constexpr int kTile = 16;
 
 // Input features that share a scale in weights.
@@ -49,16 +49,17 @@ constexpr int64_t tile_bytes(WeightFormat format, int64_t columns) {
 }
 
 // The order of a block's codes, 8 or 4 bits each, is that of the instruction set that multiplies them.
-enum class CodeLayout {
+// Values are part of the interface to Python.
+enum class CodeLayout : int32_t {
   // Quads of input features that one integer instruction sums, output features side by side:
   //     kQ8_0:       int8  [8][16][4]  quad q of input features 4 q .. 4 q + 3, per output feature
   //     kQ4_0/kQ4_1: uint8 [4][16][4]  low nibble: quad 2 q, high nibble: quad 2 q + 1
-  kByQuad,
+  kByQuad = 0,
   // Input features side by side, for a matrix unit, whose rows of weights are one output's each:
   //     kQ8_0:       uint32 [8][16]  a pair of features of one output, then of the next, plus 128, in a word that
   //                                  is turned left by 15 bits
   //     kQ4_0/kQ4_1: uint16 [4][32]  a feature of four outputs in a word that is turned left by one bit
-  kByOutput,
+  kByOutput = 1,
 };
 
 struct Matrix {

@@ -92,7 +92,7 @@ constexpr int64_t partial_floats(int64_t group, int64_t head_dim) { return group
 // How a phase of products is best cut into chunks.
 struct Cutting {
   int64_t tiles;   // that `linear` multiplies at once, where there are as many
-  int64_t rows;    // most that are multiplied at once: their activations stay in the second-level cache meanwhile
+  int64_t rows;    // most that meet quantised weights at once: they stay in the second-level cache meanwhile
   int64_t chunks;  // for each thread: more even out what threads differ in, and each costs its beginning and end
 };
 
@@ -137,7 +137,7 @@ const Kernels* kernels_plain();
 const Kernels* kernels_avx2();
 const Kernels* kernels_avx_vnni();
 const Kernels* kernels_avx512_vnni();
-const Kernels* kernels_amx();          // AVX-512 VNNI and bfloat16, AMX int8 and bfloat16
+const Kernels* kernels_amx();  // AVX-512 VNNI, VBMI, VBMI2 and bfloat16, AMX int8 (for ceilings only) and bfloat16
 const Kernels* kernels_neon();
 
 }  // namespace netgain

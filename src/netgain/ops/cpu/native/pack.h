@@ -12,7 +12,7 @@ enum class SourceKind : int32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_
 int64_t source_row_bytes(SourceKind kind, int64_t columns);
 
 // Row r of `source` (`rows` of them, one after the other as in the file) becomes packed row
-// `destination_rows[r]`. Bytes of other rows are not touched: who packs part of a tile zeroes the
+// `destination_rows[r]`. What other rows stand for does not change: who packs part of a tile zeroes the
 // rest first. Rows of different tiles may be packed by several threads at once.
 //
 // Exact, in that the packed row stands for the same numbers: from the same format, from Q4_0 to

@@ -193,9 +193,9 @@ int64_t Plan::spread(int64_t chunk, int64_t chunks) const {
 
 // Cuts `units` (tiles or blocks of output features) and `rows` into chunks of similar cost.
 int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products,
-                       int64_t together) {
+                       int64_t together, int64_t most_rows) {
   if (rows == 0) return 0;
-  phase.row_chunk = std::min(rows, kernels_.cutting.rows);  // chunks begin at multiples of 16, as kernels want
+  phase.row_chunk = std::min(rows, most_rows);  // chunks begin at multiples of 16, as kernels want
   const int64_t row_chunks = ceil_div(rows, phase.row_chunk);
   const double unit_ns = std::max(static_cast<double>(unit_bytes) / kBytesPerNs,
                                   static_cast<double>(phase.row_chunk * unit_products) / kProductsPerNs);
@@ -207,6 +207,11 @@ int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_b
   while (ceil_div(units, phase.unit_chunk) * row_chunks > kMostChunks) phase.unit_chunk *= 2;
   phase.unit_chunks = ceil_div(units, phase.unit_chunk);
   return static_cast<int>(phase.unit_chunks * row_chunks);
+}
+
+int64_t Plan::most_rows(const Matrix& matrix) const {
+  constexpr int64_t dense = 256;
+  return is_quantized(matrix.format) ? kernels_.cutting.rows : dense;
 }
 
 // `row_work`: floats read or written per row.
@@ -248,13 +253,14 @@ int Plan::chunks(int index) {
     case kNgLinear: {
       const Matrix matrix = matrix_of(op);
       return divide_units(phase, matrix.tiles(), rows, tile_bytes(matrix.format, matrix.columns),
-                          kTile * matrix.columns, kernels_.cutting.tiles);
+                          kTile * matrix.columns, kernels_.cutting.tiles, most_rows(matrix));
     }
     case kNgGated: {
       const Matrix matrix = matrix_of(op);
       constexpr int64_t tiles = 2 * kScaled / kTile;
       return divide_units(phase, ceil_div(matrix.rows / 2, kScaled), rows,
-                          tiles * tile_bytes(matrix.format, matrix.columns), tiles * kTile * matrix.columns, 1);
+                          tiles * tile_bytes(matrix.format, matrix.columns), tiles * kTile * matrix.columns, 1,
+                          most_rows(matrix));
     }
     case kNgAttention: {
       const Group& group = groups_[static_cast<size_t>(op.group)];

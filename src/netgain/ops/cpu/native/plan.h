@@ -147,7 +147,8 @@ class Plan final : public Program {
   AttentionArgs attention_args(const NgOp& op) const;
   int64_t spread(int64_t chunk, int64_t chunks) const;
   int divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products,
-                   int64_t together);
+                   int64_t together, int64_t most_rows);
+  int64_t most_rows(const Matrix& matrix) const;
   int divide_rows(Phase& phase, int64_t rows, int64_t row_work);
   // The last two phases, head and draw, return for every further group of rows.
   int first_of_group() const { return static_cast<int>(phases_.size()) - 2; }

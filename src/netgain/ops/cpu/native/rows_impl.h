@@ -86,8 +86,7 @@ inline void gather_block(const uint8_t* payload, int64_t lane, int8_t* values) {
       values[i] = static_cast<int8_t>((word >> 1 | word << 15) >> lane % 4 * 4 & 15);
     }
   }
-  return;
-#endif
+#else
   constexpr int64_t quad_bytes = 4 * kTile;
   const uint8_t* at = payload + 4 * lane;
   if constexpr (W == WeightFormat::kQ8_0) {
@@ -101,6 +100,7 @@ inline void gather_block(const uint8_t* payload, int64_t lane, int8_t* values) {
       __builtin_memcpy(values + 8 * q + 4, &high, 4);
     }
   }
+#endif
 }
 
 template <WeightFormat W>
