@@ -63,6 +63,7 @@ def activations(
     values_NBK = random.integers(-LARGEST, LARGEST + 1, (rows, blocks, BLOCK)).astype(np.int32)
     values_NBK[-1], values_NBK[-2:-1] = LARGEST, -LARGEST
     pairs = size * random.uniform(0.01, 1, (rows, -(-blocks // SCALED))).astype(np.float32)
+    pairs[0, 0] = 1e-40  # denormal
     scales_NB = np.repeat(pairs, SCALED, axis=1)[:, :blocks]
     for row in range(rows):
         at = row // 16, slice(None), row % 16

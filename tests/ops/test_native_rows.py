@@ -37,20 +37,23 @@ SENTINEL = 77.0
 COLUMNS = [1, 3, 16, 31, 32, 33, 64, 100, 576, 1031]
 
 
+def rows_unit(request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> Iterator[Unit]:
+    with built_unit("rows_unit", request.param, folders.mktemp("native")) as made:
+        yield made
+
+
 @pytest.fixture(scope="module", params=INSTRUCTION_SETS, ids=lambda isa: isa.name)
 def unit(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Unit]:
-    with built_unit("rows_unit", request.param, tmp_path_factory.mktemp("native")) as made:
-        yield made
+    yield from rows_unit(request, tmp_path_factory)
 
 
 @pytest.fixture(scope="module", params=QUANTISING, ids=lambda isa: isa.name)
 def quantising(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Unit]:
-    with built_unit("rows_unit", request.param, tmp_path_factory.mktemp("native")) as made:
-        yield made
+    yield from rows_unit(request, tmp_path_factory)
 
 
 def assert_same(one: Quantized, other: Quantized) -> None:

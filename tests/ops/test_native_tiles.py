@@ -143,7 +143,7 @@ def test_a_row_has_the_same_bits_alone_and_among_others(
             np.testing.assert_array_equal(alone_NO[0], together_NO[row])
         for count in (2, 16):
             few_NO = product(unit, weight, Narrowed.of(x_NI[:count]))
-            np.testing.assert_array_equal(few_NO, together_NO[: x_NI[:count].shape[0]])
+            np.testing.assert_array_equal(few_NO, together_NO[:count])
 
 
 @pytest.mark.parametrize("weight_format", FORMATS)

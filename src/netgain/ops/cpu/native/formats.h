@@ -75,8 +75,9 @@ struct Matrix {
 };
 
 // Activations for quantised weights. For a matrix unit they are bfloat16, kBlock of them in the place of a
-// block's values, and nothing else. For all others 12-bit whole numbers: value = scale * q, one scale for 64 input features. (With 8
-// bits one token in thirty was another than with float32, see docs/decisions.) Blocks of 32 in two layouts:
+// block's values, and nothing else. For all others 12-bit whole numbers: value = scale * q, one scale for
+// 64 input features. (With 8 bits one token in thirty was another than with float32, see docs/decisions.)
+// Blocks of 32 in two layouts:
 //     planes  int8 high[32], low[32] with q = 16 * high + low, so that 8-bit dot products serve:
 //             weights times `high` and times `low`
 //     words   int16 q[32] in the order 0 2 1 3, 4 6 5 7, ...: AVX2, whose 16-bit products add up
