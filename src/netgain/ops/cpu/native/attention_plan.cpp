@@ -5,12 +5,16 @@
 namespace netgain {
 namespace {
 
-// Tasks per thread that even out their different lengths.
-constexpr int64_t kTasksPerThread = 8;
+// Tasks and chunks of tasks per thread that even out their different lengths.
+constexpr int64_t kTasksPerThread = 8, kChunksPerThread = 4;
 // Reading a token's keys and values costs about as much as using them for this many rows.
 constexpr int64_t kReadingRows = 8;
 // Worth a task of its own: below, taking and merging it costs more than it evens out.
 constexpr int64_t kLeastTokens = 128;
+
+// Rows of one group share cache lines of the result, so it goes head by head. A longer context is read faster sequence
+// by sequence, as the keys of its heads lie side by side.
+constexpr int64_t kShortContext = 192;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -46,6 +50,7 @@ std::vector<Run> runs_of(const StepView& step, int64_t group) {
 
 void AttentionPlan::clear() {
   tasks.clear();
+  chunks.clear();
   merges.clear();
   partial_floats = 0;
 }
@@ -104,8 +109,25 @@ void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& l
     const int64_t end = std::min<int64_t>(run.last_position() + 1, (task.first_split + task.splits) * kContextSplit);
     return (end - begin) * (kReadingRows + run.rows * group);
   };
-  std::stable_sort(tasks.begin(), tasks.end(),
-                   [&](const AttentionTask& a, const AttentionTask& b) { return cost(a) > cost(b); });
+  const int64_t rows = step.query_starts[step.slices];
+  int64_t context = 0;
+  for (int64_t slice = 0; slice < step.slices; ++slice) context += step.context_lens[slice];
+  by_head = rows <= kRowGroup && context <= kShortContext * step.slices;
+  std::stable_sort(tasks.begin(), tasks.end(), [&](const AttentionTask& a, const AttentionTask& b) {
+    if (by_head && a.kv_head != b.kv_head) return a.kv_head < b.kv_head;
+    return cost(a) > cost(b);
+  });
+  const int64_t least = total / (kChunksPerThread * threads);
+  int64_t taken = least;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const int64_t next = cost(tasks[i]);
+    if (taken + next / 2 >= least || chunks.empty()) {
+      chunks.push_back(static_cast<int32_t>(i));
+      taken = 0;
+    }
+    taken += next;
+  }
+  chunks.push_back(static_cast<int32_t>(tasks.size()));
 }
 
 }  // namespace netgain

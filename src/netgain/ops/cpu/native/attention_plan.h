@@ -12,7 +12,9 @@ inline constexpr int64_t kMostPartialFloats = int64_t{4} << 20;
 
 // The same for all layers of a KV group. Results do not depend on the division.
 struct AttentionPlan {
-  std::vector<AttentionTask> tasks;    // longest first
+  std::vector<AttentionTask> tasks;    // longest first; those of one head side by side first if `by_head`
+  std::vector<int32_t> chunks;         // the first task of each, and the end: of similar length
+  bool by_head = false;
   std::vector<AttentionMerge> merges;  // to run when all tasks are done
   int64_t partial_floats = 0;          // that `AttentionArgs::partials` must hold
 

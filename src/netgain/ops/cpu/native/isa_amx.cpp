@@ -18,7 +18,7 @@ const Kernels* kernels_amx() {
     Kernels all = *base;
     all.name = "amx";
     all.codes = CodeLayout::kByOutput;
-    all.cutting = {2, kManyRows, 2};
+    all.cutting = {2, kManyRows, 2, 500};
     all.linear = linear;
     all.gated = gated;
     all.embed = embed;

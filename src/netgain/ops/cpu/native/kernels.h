@@ -94,6 +94,7 @@ struct Cutting {
   int64_t tiles;   // that `linear` multiplies at once, where there are as many
   int64_t rows;    // most that meet quantised weights at once: they stay in the second-level cache meanwhile
   int64_t chunks;  // for each thread: more even out what threads differ in, and each costs its beginning and end
+  double products_per_ns;  // of one core, roughly: how long a chunk takes
 };
 
 struct Kernels {
@@ -128,9 +129,23 @@ struct Kernels {
 };
 
 // The functions of one instruction set's translation unit, which all have these names.
-#define NETGAIN_KERNELS(name)                                                                                      \
-  {name,  CodeLayout::kByQuad,      {1, 256, 4}, linear, gated, embed, quantize, rms_norm, rope_and_store, attend, \
-   merge, attention_scratch_floats, argmax,      draw,   score}
+#define NETGAIN_KERNELS(name)   \
+  {                             \
+      name,                     \
+      CodeLayout::kByQuad,      \
+      {1, 256, 4, 100},         \
+      linear,                   \
+      gated,                    \
+      embed,                    \
+      quantize,                 \
+      rms_norm,                 \
+      rope_and_store,           \
+      attend,                   \
+      merge,                    \
+      attention_scratch_floats, \
+      argmax,                   \
+      draw,                     \
+      score}
 
 // Null where the compiler or the processor lacks the instructions.
 const Kernels* kernels_plain();

@@ -16,8 +16,8 @@ namespace netgain {
 namespace {
 
 constexpr int64_t kPairStride = 2 * kTile;  // floats of a row of sums of two tiles
-constexpr int64_t kSpan = 64;               // blocks that are unpacked at a time
-constexpr int64_t kManyRows = 512;          // most that share unpacked weights
+constexpr int64_t kSpan = 18;  // most blocks that are unpacked at a time: they fit the first-level cache
+constexpr int64_t kManyRows = 512;  // most that share unpacked weights
 
 // Turns 16 rows of 16 words of 32 bits round.
 inline void transpose(__m512i* rows) {
@@ -185,7 +185,7 @@ class FewRows {
   struct Cursor {
     const uint8_t* block;
     int64_t blocks, tiles;  // that are left
-    unsigned count;         // of blocks that lie behind
+    unsigned count;  // of blocks that lie behind
   };
 
   int64_t tile_stride() const { return args_.quantized.blocks * quantized_block_bytes(W); }
@@ -269,7 +269,7 @@ class FewRows {
   const int64_t pair_stride_, block_stride_;  // bytes
   const int rows_;
   Factors factors_[4][2];
-  __m512i weights_[2][2][2][kTile];                  // halves, blocks, tiles
+  __m512i weights_[2][2][2][kTile];  // halves, blocks, tiles
   alignas(64) float sums_[2][kTile * kRowGroup];  // of the pair that was multiplied last
 };
 
@@ -290,13 +290,13 @@ class ManyRows {
   // two groups at a time.
   template <class Finish>
   void multiply(int64_t row_begin, int64_t row_end, TilePair tiles, const Finish& finish) {
-    const int64_t all = args_.quantized.blocks;
-    for (int64_t first = 0; first < all; first += kSpan) {
-      const int64_t blocks = smaller(kSpan, all - first);
+    const int64_t all = args_.quantized.blocks, spans = (all + kSpan - 1) / kSpan, span = (all + spans - 1) / spans;
+    for (int64_t first = 0; first < all; first += span) {
+      const int64_t blocks = smaller(span, all - first);
       for (int t = 0; t < tiles.count; ++t) unpack(tiles.first + t, t, first, blocks);
       for (int64_t row = row_begin; row < row_end; row += 2 * kRowGroup) {
         // With a single span the sums stay in the first-level cache.
-        float* sums = all <= kSpan ? sums_ : sums_ + (row - row_begin) * kPairStride;
+        float* sums = spans == 1 ? sums_ : sums_ + (row - row_begin) * kPairStride;
         const int rows = static_cast<int>(smaller(2 * kRowGroup, row_end - row));
         const int8_t* values = args_.quantized.values + args_.quantized.index(row, first) * kBlockValues;
         const bool two_groups = rows > kRowGroup, two_tiles = tiles.count == 2;
@@ -344,7 +344,7 @@ class ManyRows {
       if constexpr (GROUPS == 2 && TILES == 2) tile_load<3>(second_sums + kTile, stride);
     }
     for (int64_t b = 0; b < blocks; ++b, values += kTileBytes, second += kTileBytes) {
-      tile_load<4>(values, kBlockValues);
+      tile_load_once<4>(values, kBlockValues);
       tile_load<6>(weights_[b][0], 64);
       tile_add_products<0, 4, 6>();
       if constexpr (TILES == 2) {
@@ -352,7 +352,7 @@ class ManyRows {
         tile_add_products<1, 4, 7>();
       }
       if constexpr (GROUPS == 2) {
-        tile_load<5>(second, kBlockValues);
+        tile_load_once<5>(second, kBlockValues);
         tile_add_products<2, 5, 6>();
         if constexpr (TILES == 2) tile_add_products<3, 5, 7>();
       }

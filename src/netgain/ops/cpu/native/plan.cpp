@@ -15,7 +15,8 @@ namespace {
 
 constexpr int64_t kCacheLine = 64;
 // Rough rates of one core, only to cut phases into chunks of a sensible size.
-constexpr double kBytesPerNs = 8, kProductsPerNs = 100;
+constexpr double kBytesPerNs = 8, kDenseProductsPerNs = 100;
+constexpr int64_t kDenseRows = 256;  // most that meet dense weights at once
 // A chunk is worth a few microseconds: far more than taking it costs, far less than a step.
 constexpr double kLeastChunkNs = 3000, kMostChunkNs = 60000;
 constexpr int kChunksPerThread = 4;  // of what goes row by row
@@ -191,27 +192,33 @@ int64_t Plan::spread(int64_t chunk, int64_t chunks) const {
   return thread * share + chunk / threads;
 }
 
-// Cuts `units` (tiles or blocks of output features) and `rows` into chunks of similar cost.
-int Plan::divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products,
-                       int64_t together, int64_t most_rows) {
+// Cuts products with a matrix, `units` of `unit_tiles` tiles, and `rows` into chunks of similar cost.
+int Plan::divide_units(Phase& phase, const Matrix& matrix, int64_t units, int64_t unit_tiles, int64_t together,
+                       int64_t rows) {
   if (rows == 0) return 0;
-  phase.row_chunk = std::min(rows, most_rows);  // chunks begin at multiples of 16, as kernels want
+  const bool quantized = is_quantized(matrix.format);
+  const int64_t most_rows = quantized ? kernels_.cutting.rows : kDenseRows;
+  const double products_per_ns = quantized ? kernels_.cutting.products_per_ns : kDenseProductsPerNs;
+  // Chunks of rows begin at multiples of 16, as kernels want.
+  phase.row_chunk = round_up(ceil_div(rows, ceil_div(rows, most_rows)), kRowGroup);
   const int64_t row_chunks = ceil_div(rows, phase.row_chunk);
-  const double unit_ns = std::max(static_cast<double>(unit_bytes) / kBytesPerNs,
-                                  static_cast<double>(phase.row_chunk * unit_products) / kProductsPerNs);
-  const double total_ns = unit_ns * static_cast<double>(units * row_chunks);
+  const auto bytes = static_cast<double>(unit_tiles * tile_bytes(matrix.format, matrix.columns));
+  const auto products = static_cast<double>(phase.row_chunk * unit_tiles * kTile * matrix.columns);
+  const double unit_ns = std::max(bytes / kBytesPerNs, products / products_per_ns);
+  const double all_units_ns = unit_ns * static_cast<double>(units);
   const auto chunks = static_cast<double>(kernels_.cutting.chunks * pool_.threads());
-  const double chunk_ns = std::clamp(total_ns / chunks, kLeastChunkNs, kMostChunkNs);
-  phase.unit_chunk = std::clamp<int64_t>(static_cast<int64_t>(chunk_ns / unit_ns), 1, units);
-  phase.unit_chunk = round_up(phase.unit_chunk, together);
-  while (ceil_div(units, phase.unit_chunk) * row_chunks > kMostChunks) phase.unit_chunk *= 2;
-  phase.unit_chunks = ceil_div(units, phase.unit_chunk);
+  const double chunk_ns =
+      std::clamp(all_units_ns * static_cast<double>(row_chunks) / chunks, kLeastChunkNs, kMostChunkNs);
+  phase.units = units;
+  phase.together = together;
+  const int64_t most_chunks = std::min(ceil_div(units, together), std::max<int64_t>(1, kMostChunks / row_chunks));
+  phase.unit_chunks = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(all_units_ns / chunk_ns)), 1, most_chunks);
   return static_cast<int>(phase.unit_chunks * row_chunks);
 }
 
-int64_t Plan::most_rows(const Matrix& matrix) const {
-  constexpr int64_t dense = 256;
-  return is_quantized(matrix.format) ? kernels_.cutting.rows : dense;
+// The first unit of a chunk: chunks differ by no more than what stays together.
+int64_t Plan::first_unit(const Phase& phase, int64_t chunk) {
+  return std::min(phase.units, ceil_div(phase.units, phase.together) * chunk / phase.unit_chunks * phase.together);
 }
 
 // `row_work`: floats read or written per row.
@@ -252,24 +259,19 @@ int Plan::chunks(int index) {
   switch (op.kind) {
     case kNgLinear: {
       const Matrix matrix = matrix_of(op);
-      return divide_units(phase, matrix.tiles(), rows, tile_bytes(matrix.format, matrix.columns),
-                          kTile * matrix.columns, kernels_.cutting.tiles, most_rows(matrix));
+      return divide_units(phase, matrix, matrix.tiles(), 1, kernels_.cutting.tiles, rows);
     }
     case kNgGated: {
       const Matrix matrix = matrix_of(op);
-      constexpr int64_t tiles = 2 * kScaled / kTile;
-      return divide_units(phase, ceil_div(matrix.rows / 2, kScaled), rows,
-                          tiles * tile_bytes(matrix.format, matrix.columns), tiles * kTile * matrix.columns, 1,
-                          most_rows(matrix));
+      return divide_units(phase, matrix, ceil_div(matrix.rows / 2, kScaled), 2 * kScaled / kTile, 1, rows);
     }
     case kNgAttention: {
       const Group& group = groups_[static_cast<size_t>(op.group)];
       if (phase.part == Part::kStore) return divide_rows(phase, rows, values_[static_cast<size_t>(op.in)].columns);
-      const auto count = static_cast<int64_t>(phase.part == Part::kAttend ? group.attention.tasks.size()
-                                                                          : group.attention.merges.size());
-      // Tasks differ in length: taken one by one while there are few.
-      phase.row_chunk = std::max<int64_t>(1, count / (16 * pool_.threads()));
-      return static_cast<int>(ceil_div(count, phase.row_chunk));
+      if (phase.part == Part::kAttend) return static_cast<int>(group.attention.chunks.size()) - 1;
+      const auto merges = static_cast<int64_t>(group.attention.merges.size());
+      phase.row_chunk = std::max<int64_t>(1, merges / (kChunksPerThread * pool_.threads()));
+      return static_cast<int>(ceil_div(merges, phase.row_chunk));
     }
     default: return divide_rows(phase, rows, out.columns);
   }
@@ -294,12 +296,14 @@ void Plan::execute(int index, int chunk, int worker) {
   const Value out = value(op.out);
   if (op.kind == kNgAttention && phase.part != Part::kStore) {
     const AttentionPlan& plan = groups_[static_cast<size_t>(op.group)].attention;
-    const int64_t begin = chunk * phase.row_chunk;
     if (phase.part == Part::kAttend) {
-      const int64_t end = std::min<int64_t>(static_cast<int64_t>(plan.tasks.size()), begin + phase.row_chunk);
-      return kernels_.attend(attention_args(op), plan.tasks.data() + begin, end - begin,
+      const auto place =
+          static_cast<size_t>(plan.by_head ? spread(chunk, static_cast<int64_t>(plan.chunks.size()) - 1) : chunk);
+      const int32_t begin = plan.chunks[place], count = plan.chunks[place + 1] - begin;
+      return kernels_.attend(attention_args(op), plan.tasks.data() + begin, count,
                              scratch_[static_cast<size_t>(worker)].data());
     }
+    const int64_t begin = chunk * phase.row_chunk;
     const int64_t end = std::min<int64_t>(static_cast<int64_t>(plan.merges.size()), begin + phase.row_chunk);
     return kernels_.merge(attention_args(op), plan.merges.data() + begin, end - begin);
   }
@@ -309,18 +313,19 @@ void Plan::execute(int index, int chunk, int worker) {
   const int64_t row_chunk = place / phase.unit_chunks, unit_chunk = place % phase.unit_chunks;
   const int64_t row_begin = row_chunk * phase.row_chunk;
   const int64_t row_end = std::min(rows, row_begin + phase.row_chunk);
-  const int64_t unit_begin = unit_chunk * phase.unit_chunk, unit_end = unit_begin + phase.unit_chunk;
+  const int64_t unit_begin = phase.unit_chunks > 1 ? first_unit(phase, unit_chunk) : 0;
+  const int64_t unit_end = phase.unit_chunks > 1 ? first_unit(phase, unit_chunk + 1) : phase.units;
   switch (op.kind) {
     case kNgEmbed: return kernels_.embed(matrix_of(op), step_->token_ids, out.x, out.columns, row_begin, row_end);
     case kNgNorm: return kernels_.rms_norm(norm_args(op), row_begin, row_end);
     case kNgQuantize: return kernels_.quantize(in.x, in.columns, in.columns, out.rows, row_begin, row_end);
     case kNgLinear: {
       const LinearArgs args = linear_args(op, first);
-      return kernels_.linear(args, row_begin, row_end, unit_begin, std::min(args.weight.tiles(), unit_end));
+      return kernels_.linear(args, row_begin, row_end, unit_begin, unit_end);
     }
     case kNgGated: {
       GatedArgs args{linear_args(op, 0), static_cast<Activation>(op.activation), out.rows};
-      return kernels_.gated(args, row_begin, row_end, unit_begin, std::min(ceil_div(op.rows / 2, kScaled), unit_end));
+      return kernels_.gated(args, row_begin, row_end, unit_begin, unit_end);
     }
     case kNgAttention: return kernels_.rope_and_store(attention_args(op), row_begin, row_end);
     case kNgLogitRows:

@@ -117,8 +117,8 @@ class Plan final : public Program {
   struct Phase {
     Part part;
     int op;                       // index into ops_, or -1
-    int64_t unit_chunk, row_chunk;  // set when the phase opens
-    int64_t unit_chunks;
+    int64_t row_chunk, unit_chunks;  // set when the phase opens
+    int64_t units, together;         // of products, likewise
     int64_t nanoseconds;
   };
   struct Value {
@@ -146,9 +146,9 @@ class Plan final : public Program {
   NormArgs norm_args(const NgOp& op) const;
   AttentionArgs attention_args(const NgOp& op) const;
   int64_t spread(int64_t chunk, int64_t chunks) const;
-  int divide_units(Phase& phase, int64_t units, int64_t rows, int64_t unit_bytes, int64_t unit_products,
-                   int64_t together, int64_t most_rows);
-  int64_t most_rows(const Matrix& matrix) const;
+  int divide_units(Phase& phase, const Matrix& matrix, int64_t units, int64_t unit_tiles, int64_t together,
+                   int64_t rows);
+  static int64_t first_unit(const Phase& phase, int64_t chunk);
   int divide_rows(Phase& phase, int64_t rows, int64_t row_work);
   // The last two phases, head and draw, return for every further group of rows.
   int first_of_group() const { return static_cast<int>(phases_.size()) - 2; }

@@ -42,6 +42,11 @@ template <int TILE>
 inline void tile_load(const void* base, int64_t stride) {
   asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(TILE), "r"(base), "r"(stride) : "memory");
 }
+// What is not needed again soon: it does not drive out of the first-level cache what is.
+template <int TILE>
+inline void tile_load_once(const void* base, int64_t stride) {
+  asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" ::"i"(TILE), "r"(base), "r"(stride) : "memory");
+}
 template <int TILE>
 inline void tile_store(void* base, int64_t stride) {
   asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(TILE), "r"(base), "r"(stride) : "memory");
