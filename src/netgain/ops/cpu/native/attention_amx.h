@@ -71,7 +71,31 @@ inline void gather_records(const AttentionArgs& args, const Work& work, int64_t 
 template <KVFormat kFormat>
 constexpr float kTileScale = kFormat == KVFormat::kFp16 ? 5.192296858534828e33f : 1.0f;
 
-// 16 elements of each of two rows as bfloat16 pairs, rounded to nearest.
+// 32 elements as bfloat16, rounded to nearest.
+template <KVFormat kFormat>
+inline __m512i narrowed(__m512i words) {
+  if constexpr (kFormat != KVFormat::kFp16) return words;
+  const __m512i rounded = _mm512_srai_epi16(_mm512_add_epi16(words, _mm512_set1_epi16(4)), 3);
+  return _mm512_and_si512(rounded, _mm512_set1_epi16(static_cast<int16_t>(0x8fff)));
+}
+
+// 16 of each of two rows.
+template <KVFormat kFormat>
+inline __m512i both(const uint8_t* first, const uint8_t* second) {
+  if constexpr (kBytes<kFormat> == 1) return to_bf16(load_elements<kFormat>(first), load_elements<kFormat>(second));
+  const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first));
+  return narrowed<kFormat>(
+      _mm512_inserti64x4(_mm512_castsi256_si512(low), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second)), 1));
+}
+
+// 32 of one row.
+template <KVFormat kFormat>
+inline __m512i whole(const uint8_t* row) {
+  if constexpr (kBytes<kFormat> == 1) return both<kFormat>(row, row + kLanes);
+  return narrowed<kFormat>(_mm512_loadu_si512(row));
+}
+
+// 16 elements of each of two rows as pairs.
 template <KVFormat kFormat>
 inline __m512i paired(const uint8_t* first, const uint8_t* second) {
   // Byte by byte, as that is the cheaper permutation: word i of the first row, word i of the second.
@@ -79,19 +103,7 @@ inline __m512i paired(const uint8_t* first, const uint8_t* second) {
                                                     8,  9,  40, 41, 10, 11, 42, 43, 12, 13, 44, 45, 14, 15, 46, 47,
                                                     16, 17, 48, 49, 18, 19, 50, 51, 20, 21, 52, 53, 22, 23, 54, 55,
                                                     24, 25, 56, 57, 26, 27, 58, 59, 28, 29, 60, 61, 30, 31, 62, 63};
-  __m512i words;
-  if constexpr (kBytes<kFormat> == 2) {
-    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first));
-    words = _mm512_inserti64x4(_mm512_castsi256_si512(low),
-                               _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second)), 1);
-  } else {
-    words = to_bf16(load_elements<kFormat>(first), load_elements<kFormat>(second));
-  }
-  if constexpr (kFormat == KVFormat::kFp16) {
-    const __m512i rounded = _mm512_srai_epi16(_mm512_add_epi16(words, _mm512_set1_epi16(4)), 3);
-    words = _mm512_and_si512(rounded, _mm512_set1_epi16(static_cast<int16_t>(0x8fff)));
-  }
-  return _mm512_permutexvar_epi8(_mm512_load_si512(order), words);
+  return _mm512_permutexvar_epi8(_mm512_load_si512(order), both<kFormat>(first, second));
 }
 
 // Queries times the scale, in units of log 2: [lines][D] of bfloat16.
@@ -267,10 +279,23 @@ inline void value_tiles(const float* weights, const uint8_t* values, int64_t hea
 
 // ---------------------------------------------------------------------------------------------- few lines
 
-// The two rows of `paired` in float32.
-inline F first_of(__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }
-inline F second_of(__m512i pairs) {
-  return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000))));
+// Words `first` to `first` + 15 become the upper halves of 32 bits.
+struct WidenOrder {
+  alignas(64) uint8_t bytes[64] = {};
+  explicit constexpr WidenOrder(int first) {
+    for (int i = 0; i < kLanes; ++i) {
+      bytes[4 * i + 2] = static_cast<uint8_t>(2 * (first + i));
+      bytes[4 * i + 3] = static_cast<uint8_t>(2 * (first + i) + 1);
+    }
+  }
+};
+
+// Half of 32 bfloat16 in float32.
+template <int kHalf>
+inline F half_of(__m512i words) {
+  static constexpr WidenOrder order(kHalf * kLanes);
+  constexpr __mmask64 upper = 0xcccccccccccccccc;
+  return _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi8(upper, _mm512_load_si512(order.bytes), words));
 }
 
 // bfloat16 in memory to float32, over other memory or, from the last to the first, over the same.
@@ -278,8 +303,9 @@ inline void widen(const uint8_t* from, float* to, int64_t count) {
   for (int64_t at = count - kLanes; at >= 0; at -= kLanes) store(to + at, load_bf16(from + 2 * at));
 }
 
-// Scores of kR lines by the tokens of groups [begin, end). `queries`: [kR][D], as the tiles hold them.
-template <KVFormat kFormat, int kR>
+// Scores of kR lines by the tokens of a span. `queries`: [kR][D], as the tiles hold them. kAdjacent: a dim's 16 keys
+// follow those of the one before.
+template <KVFormat kFormat, int kR, bool kAdjacent>
 inline void score_lines(const Work& work, const Span& span, const Pointers& records, const float* queries,
                         float* scores) {
   const int64_t dim = work.head_dim;
@@ -295,8 +321,8 @@ inline void score_lines(const Work& work, const Span& span, const Pointers& reco
       for (int r = 0; r < kR; ++r) even[r] = odd[r] = zero();
       for (int64_t d = first; d < first + kBlock; d += 2, key += 2 * records.key_stride) {
         __builtin_prefetch(ahead + d * kGroup * kBytes<kFormat>);
-        const __m512i pairs = paired<kFormat>(key, key + records.key_stride);
-        const F low = first_of(pairs), high = second_of(pairs);
+        const __m512i words = kAdjacent ? whole<kFormat>(key) : both<kFormat>(key, key + records.key_stride);
+        const F low = half_of<0>(words), high = half_of<1>(words);
         NETGAIN_UNROLL
         for (int r = 0; r < kR; ++r) {
           even[r] = fma(set1(queries[r * dim + d]), low, even[r]);
@@ -345,23 +371,23 @@ inline void value_lines(const Work& work, const Span& span, const Pointers& reco
         __builtin_prefetch(ahead + byte);
         __builtin_prefetch(ahead + stride + byte);
       }
-      F low[kN], high[kN];
-      NETGAIN_UNROLL
-      for (int n = 0; n < kN; ++n) {
-        const __m512i pairs =
-            paired<kFormat>(first ? first + n * bytes : nothing, second ? second + n * bytes : nothing);
-        low[n] = first_of(pairs);
-        high[n] = second_of(pairs);
-      }
-      NETGAIN_UNROLL
-      for (int r = 0; r < kR; ++r) {
-        const F weight = set1(weights[r * kScoreStride + token]), next = set1(weights[r * kScoreStride + token + 1]);
+      const auto add_token = [&](const uint8_t* values, int64_t of, F(&to)[kR][kN]) {
+        F value[kN];
         NETGAIN_UNROLL
-        for (int n = 0; n < kN; ++n) {
-          sums[r][n] = fma(weight, low[n], sums[r][n]);
-          odd[r][n] = fma(next, high[n], odd[r][n]);
+        for (int n = 0; n < kN; n += 2) {
+          const __m512i words = whole<kFormat>(values ? values + n * bytes : nothing);
+          value[n] = half_of<0>(words);
+          value[n + 1] = half_of<1>(words);
         }
-      }
+        NETGAIN_UNROLL
+        for (int r = 0; r < kR; ++r) {
+          const F weight = set1(weights[r * kScoreStride + of]);
+          NETGAIN_UNROLL
+          for (int n = 0; n < kN; ++n) to[r][n] = fma(weight, value[n], to[r][n]);
+        }
+      };
+      add_token(first, token, sums);
+      add_token(second, token + 1, odd);
     }
     NETGAIN_UNROLL
     for (int r = 0; r < kR; ++r) {
@@ -378,7 +404,9 @@ template <KVFormat kFormat, int kR = kFewLines>
 inline void score_few(const Work& work, const Span& span, const Pointers& records, const float* queries,
                       float* scores) {
   if (work.lines == kR) {
-    score_lines<kFormat, kR>(work, span, records, queries, scores);
+    const bool adjacent = records.key_stride == kGroup * kBytes<kFormat>;
+    adjacent ? score_lines<kFormat, kR, true>(work, span, records, queries, scores)
+             : score_lines<kFormat, kR, false>(work, span, records, queries, scores);
   } else if constexpr (kR > 1) {
     score_few<kFormat, kR - 1>(work, span, records, queries, scores);
   }
