@@ -426,3 +426,40 @@ def test_a_long_decode_is_divided_evenly_and_a_single_thread_merges_nothing(
     assert cache.merges == 0
     cache.step([(0, 1)], threads=2)
     assert cache.merges == cache.shape.kv_heads
+
+
+@pytest.mark.parametrize(
+    "contexts",
+    [[64] * 16, [1000] * 16, [8000, *[20] * 15], [300], [1, 700, 5000, 40, 90]],
+    ids=["short", "long", "one-long", "alone", "mixed"],
+)
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_a_steps_tasks_are_divided_into_chunks_of_even_length(
+    unit: Unit, contexts: list[int], threads: int
+) -> None:
+    kv_heads, group, most = 3, 3, 4096
+    tasks, firsts = np.zeros((most, 3), np.int64), np.zeros(most + 1, np.int64)
+    counts = np.zeros(2, np.int64)
+    unit.call(
+        "divide_step",
+        np.array([len(contexts), kv_heads, kv_heads * group, 64, threads], np.int64),
+        np.arange(len(contexts) + 1, dtype=np.int32),
+        np.array(contexts, np.int32),
+        *(tasks, firsts, counts),
+    )
+    tasks, firsts = tasks[: counts[0]], firsts[: counts[1] + 1]
+    slices, heads, lengths = tasks.T
+    # Every token of every context once for each head.
+    for slice_, context in enumerate(contexts):
+        for head in range(kv_heads):
+            assert lengths[(slices == slice_) & (heads == head)].sum() == context
+    assert firsts[0] == 0
+    assert firsts[-1] == len(tasks)
+    assert (np.diff(firsts) > 0).all()
+    # Threads take chunks in turn: none may be the last to be waited for by much.
+    share = sum(contexts) * kv_heads / (4 * threads)
+    of_chunks = np.add.reduceat(lengths, firsts[:-1])
+    assert (of_chunks <= np.maximum(lengths[firsts[:-1]], 1.5 * share)).all()
+    # Short contexts head by head, as rows share cache lines of the result; long ones longest first.
+    ordered = heads if np.mean(contexts) <= 192 else -lengths
+    assert (np.diff(ordered) >= 0).all()

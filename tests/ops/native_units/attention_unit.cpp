@@ -50,4 +50,30 @@ NETGAIN_TEST void run_step(Buffers buffers) {
   netgain::merge(args, plan.merges.data(), static_cast<int64_t>(plan.merges.size()));
 }
 
-const Entry kEntries[] = {{"run_step", run_step}, {nullptr, nullptr}};
+// How the tasks of one token for each slice are divided.
+// sizes (slices, kv_heads, heads, head_dim, threads), query starts, context lengths, then of each task slice, head and
+// tokens, the first task of each chunk and the end, counts of tasks and chunks
+NETGAIN_TEST void divide_step(Buffers buffers) {
+  const int64_t* sizes = array<int64_t>(buffers, 0);
+  netgain::StepView step{};
+  step.slices = sizes[0];
+  step.query_starts = array<int32_t>(buffers, 1);
+  step.context_lens = array<int32_t>(buffers, 2);
+  netgain::AttentionPlan plan;
+  plan.build(step, sizes[2], {netgain::KVFormat::kFp16, 1, sizes[1], sizes[3], 16}, 0, static_cast<int>(sizes[4]));
+  int64_t* task_to = array<int64_t>(buffers, 3);
+  for (const netgain::AttentionTask& task : plan.tasks) {
+    const int64_t begin = task.first_split * netgain::kContextSplit;
+    const int64_t end = begin + task.splits * netgain::kContextSplit, length = step.context_lens[task.slice];
+    *task_to++ = task.slice;
+    *task_to++ = task.kv_head;
+    *task_to++ = (end < length ? end : length) - begin;
+  }
+  int64_t* chunk_to = array<int64_t>(buffers, 4);
+  for (const int32_t first : plan.chunks) *chunk_to++ = first;
+  int64_t* counts = array<int64_t>(buffers, 5);
+  counts[0] = static_cast<int64_t>(plan.tasks.size());
+  counts[1] = static_cast<int64_t>(plan.chunks.size()) - 1;
+}
+
+const Entry kEntries[] = {{"run_step", run_step}, {"divide_step", divide_step}, {nullptr, nullptr}};
