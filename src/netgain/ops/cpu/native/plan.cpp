@@ -59,7 +59,7 @@ Plan::Plan(Pool& pool, const Kernels& kernels, int64_t max_tokens, int64_t vocab
       shaped_(static_cast<size_t>(pool.threads())),
       cosines_(allocate<float>(max_tokens * pairs)),
       sines_(allocate<float>(max_tokens * pairs)) {
-  phases_.push_back({Part::kAngles, -1, 0, 0, 0, 0});
+  phases_.push_back({Part::kAngles, -1});
 }
 
 int Plan::add_group(const NgGroup& spec) {
@@ -93,9 +93,9 @@ void Plan::add(const NgOp& op) {
   ops_.push_back(op);
   if (op.kind == kNgEmbed) token_limit_ = op.rows;
   if (op.kind == kNgAttention) {
-    for (Part part : {Part::kStore, Part::kAttend, Part::kMerge}) phases_.push_back({part, index, 0, 0, 0, 0});
+    for (Part part : {Part::kStore, Part::kAttend, Part::kMerge}) phases_.push_back({part, index});
   } else {
-    phases_.push_back({Part::kMain, index, 0, 0, 0, 0});
+    phases_.push_back({Part::kMain, index});
   }
 }
 
@@ -107,9 +107,9 @@ void Plan::finish(int logits) {
   while (norm >= 0 && ops_[static_cast<size_t>(norm)].kind == kNgQuantize) --norm;
   if (linear_head_ && norm >= 0 && ops_[static_cast<size_t>(norm)].kind == kNgNorm) {
     const auto after = std::find_if(phases_.begin(), phases_.end(), [&](const Phase& p) { return p.op == norm; }) + 1;
-    phases_.insert(after, {Part::kHidden, norm, 0, 0, 0, 0});
+    phases_.insert(after, {Part::kHidden, norm});
   }
-  phases_.push_back({Part::kDraw, -1, 0, 0, 0, 0});
+  phases_.push_back({Part::kDraw, -1});
 }
 
 bool Plan::run(const NgStep& step) {

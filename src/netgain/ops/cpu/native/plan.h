@@ -116,10 +116,10 @@ class Plan final : public Program {
   enum class Part : int32_t { kAngles = -1, kMain = 0, kStore = 1, kAttend = 2, kMerge = 3, kHidden = 4, kDraw = -2 };
   struct Phase {
     Part part;
-    int op;                       // index into ops_, or -1
-    int64_t row_chunk, unit_chunks;  // set when the phase opens
-    int64_t units, together;         // of products, likewise
-    int64_t nanoseconds;
+    int op;                                  // index into ops_, or -1
+    int64_t row_chunk = 0, unit_chunks = 0;  // set when the phase opens
+    int64_t units = 0, together = 0;         // of products, likewise
+    int64_t nanoseconds = 0;
   };
   struct Value {
     int64_t capacity, columns;  // rows, features
