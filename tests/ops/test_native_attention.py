@@ -429,37 +429,47 @@ def test_a_long_decode_is_divided_evenly_and_a_single_thread_merges_nothing(
 
 
 @pytest.mark.parametrize(
-    "contexts",
-    [[64] * 16, [1000] * 16, [8000, *[20] * 15], [300], [1, 700, 5000, 40, 90]],
-    ids=["short", "long", "one-long", "alone", "mixed"],
+    ("contexts", "window", "by_head"),
+    [
+        ([64] * 16, 0, True),
+        ([1500, *[20] * 15], 0, True),
+        ([1000] * 16, 0, False),
+        ([1000] * 16, 100, True),  # what is read counts, not what there is
+        ([64] * 17, 0, False),  # more than share a cache line
+        ([8000, *[20] * 15], 0, False),
+        ([300], 0, False),
+        ([1, 700, 5000, 40, 90], 0, False),
+    ],
 )
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_a_steps_tasks_are_divided_into_chunks_of_even_length(
-    unit: Unit, contexts: list[int], threads: int
+    unit: Unit, contexts: list[int], window: int, by_head: bool, threads: int
 ) -> None:
     kv_heads, group, most = 3, 3, 4096
     tasks, firsts = np.zeros((most, 3), np.int64), np.zeros(most + 1, np.int64)
-    counts = np.zeros(2, np.int64)
+    counts = np.zeros(3, np.int64)
     unit.call(
         "divide_step",
-        np.array([len(contexts), kv_heads, kv_heads * group, 64, threads], np.int64),
+        np.array([len(contexts), kv_heads, kv_heads * group, 64, window, threads], np.int64),
         np.arange(len(contexts) + 1, dtype=np.int32),
         np.array(contexts, np.int32),
         *(tasks, firsts, counts),
     )
     tasks, firsts = tasks[: counts[0]], firsts[: counts[1] + 1]
     slices, heads, lengths = tasks.T
-    # Every token of every context once for each head.
-    for slice_, context in enumerate(contexts):
+    read = np.minimum(contexts, window or max(contexts))
+    # Every token that is read once for each head.
+    for slice_, tokens in enumerate(read):
         for head in range(kv_heads):
-            assert lengths[(slices == slice_) & (heads == head)].sum() == context
+            assert lengths[(slices == slice_) & (heads == head)].sum() == tokens
     assert firsts[0] == 0
     assert firsts[-1] == len(tasks)
     assert (np.diff(firsts) > 0).all()
     # Threads take chunks in turn: none may be the last to be waited for by much.
-    share = sum(contexts) * kv_heads / (4 * threads)
+    share = read.sum() * kv_heads / (4 * threads)
     of_chunks = np.add.reduceat(lengths, firsts[:-1])
-    assert (of_chunks <= np.maximum(lengths[firsts[:-1]], 1.5 * share)).all()
-    # Short contexts head by head, as rows share cache lines of the result; long ones longest first.
-    ordered = heads if np.mean(contexts) <= 192 else -lengths
+    longest = np.maximum.reduceat(lengths, firsts[:-1])
+    assert (of_chunks <= np.maximum(longest, share) + longest / 2).all()
+    assert counts[2] == by_head
+    ordered = heads if by_head else -lengths
     assert (np.diff(ordered) >= 0).all()

@@ -1,4 +1,5 @@
 // NETGAIN_VECTOR: the vectors of one instruction set, and whether it has a matrix unit.
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -51,8 +52,8 @@ NETGAIN_TEST void run_step(Buffers buffers) {
 }
 
 // How the tasks of one token for each slice are divided.
-// sizes (slices, kv_heads, heads, head_dim, threads), query starts, context lengths, then of each task slice, head and
-// tokens, the first task of each chunk and the end, counts of tasks and chunks
+// sizes (slices, kv_heads, heads, head_dim, window, threads), query starts, context lengths, then of each task slice, head and
+// tokens, the first task of each chunk and the end, counts of tasks and chunks, and whether they go head by head
 NETGAIN_TEST void divide_step(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 0);
   netgain::StepView step{};
@@ -60,20 +61,23 @@ NETGAIN_TEST void divide_step(Buffers buffers) {
   step.query_starts = array<int32_t>(buffers, 1);
   step.context_lens = array<int32_t>(buffers, 2);
   netgain::AttentionPlan plan;
-  plan.build(step, sizes[2], {netgain::KVFormat::kFp16, 1, sizes[1], sizes[3], 16}, 0, static_cast<int>(sizes[4]));
+  plan.build(step, sizes[2], {netgain::KVFormat::kFp16, 1, sizes[1], sizes[3], 16}, sizes[4],
+             static_cast<int>(sizes[5]));
   int64_t* task_to = array<int64_t>(buffers, 3);
   for (const netgain::AttentionTask& task : plan.tasks) {
-    const int64_t begin = task.first_split * netgain::kContextSplit;
-    const int64_t end = begin + task.splits * netgain::kContextSplit, length = step.context_lens[task.slice];
+    const int64_t length = step.context_lens[task.slice], first = task.first_split * netgain::kContextSplit;
+    const int64_t seen = sizes[4] > 0 && length > sizes[4] ? length - sizes[4] : 0;
+    const int64_t end = first + task.splits * netgain::kContextSplit;
     *task_to++ = task.slice;
     *task_to++ = task.kv_head;
-    *task_to++ = (end < length ? end : length) - begin;
+    *task_to++ = std::min(end, length) - std::max(first, seen);
   }
   int64_t* chunk_to = array<int64_t>(buffers, 4);
   for (const int32_t first : plan.chunks) *chunk_to++ = first;
   int64_t* counts = array<int64_t>(buffers, 5);
   counts[0] = static_cast<int64_t>(plan.tasks.size());
   counts[1] = static_cast<int64_t>(plan.chunks.size()) - 1;
+  counts[2] = plan.by_head;
 }
 
 const Entry kEntries[] = {{"run_step", run_step}, {"divide_step", divide_step}, {nullptr, nullptr}};

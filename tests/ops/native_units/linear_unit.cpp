@@ -9,6 +9,7 @@
 #include NETGAIN_DOT
 #include "linear_impl.h"
 #endif
+#include "division.h"
 #include "quantized_rows.h"
 #include "unit.h"
 
@@ -42,4 +43,19 @@ NETGAIN_TEST void gated(Buffers buffers) {
   netgain::gated(args, 0, sizes[3], 0, (features + netgain::kScaled - 1) / netgain::kScaled);
 }
 
-const Entry kEntries[] = {{"linear", linear}, {"gated", gated}, {nullptr, nullptr}};
+// sizes (format, columns, units, unit tiles, together, rows; of a processor most rows, chunks of a thread, products in a
+// nanosecond; threads), then rows of a chunk, chunks of rows and of units, and the first unit of each chunk and the end
+NETGAIN_TEST void divide(Buffers buffers) {
+  const int64_t* sizes = array<int64_t>(buffers, 0);
+  const netgain::Matrix matrix = {static_cast<netgain::WeightFormat>(sizes[0]), 0, sizes[1], nullptr, nullptr};
+  const netgain::Cutting cutting = {sizes[4], sizes[6], sizes[7], static_cast<double>(sizes[8])};
+  const netgain::Division cut =
+      netgain::divide_products(matrix, sizes[2], sizes[3], sizes[4], sizes[5], cutting, sizes[9]);
+  int64_t* to = array<int64_t>(buffers, 1);
+  to[0] = cut.row_chunk;
+  to[1] = cut.row_chunks;
+  to[2] = cut.unit_chunks;
+  for (int64_t i = 0; i <= cut.unit_chunks; ++i) array<int64_t>(buffers, 2)[i] = cut.first_unit(i);
+}
+
+const Entry kEntries[] = {{"linear", linear}, {"gated", gated}, {"divide", divide}, {nullptr, nullptr}};

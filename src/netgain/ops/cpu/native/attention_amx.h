@@ -81,7 +81,7 @@ inline __m512i narrowed(__m512i words) {
 
 // 16 of each of two rows.
 template <KVFormat kFormat>
-inline __m512i both(const uint8_t* first, const uint8_t* second) {
+inline __m512i of_two(const uint8_t* first, const uint8_t* second) {
   if constexpr (kBytes<kFormat> == 1) return to_bf16(load_elements<kFormat>(first), load_elements<kFormat>(second));
   const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first));
   return narrowed<kFormat>(
@@ -90,8 +90,8 @@ inline __m512i both(const uint8_t* first, const uint8_t* second) {
 
 // 32 of one row.
 template <KVFormat kFormat>
-inline __m512i whole(const uint8_t* row) {
-  if constexpr (kBytes<kFormat> == 1) return both<kFormat>(row, row + kLanes);
+inline __m512i of_one(const uint8_t* row) {
+  if constexpr (kBytes<kFormat> == 1) return of_two<kFormat>(row, row + kLanes);
   return narrowed<kFormat>(_mm512_loadu_si512(row));
 }
 
@@ -103,7 +103,7 @@ inline __m512i paired(const uint8_t* first, const uint8_t* second) {
                                                     8,  9,  40, 41, 10, 11, 42, 43, 12, 13, 44, 45, 14, 15, 46, 47,
                                                     16, 17, 48, 49, 18, 19, 50, 51, 20, 21, 52, 53, 22, 23, 54, 55,
                                                     24, 25, 56, 57, 26, 27, 58, 59, 28, 29, 60, 61, 30, 31, 62, 63};
-  return _mm512_permutexvar_epi8(_mm512_load_si512(order), both<kFormat>(first, second));
+  return _mm512_permutexvar_epi8(_mm512_load_si512(order), of_two<kFormat>(first, second));
 }
 
 // Queries times the scale, in units of log 2: [lines][D] of bfloat16.
@@ -321,7 +321,7 @@ inline void score_lines(const Work& work, const Span& span, const Pointers& reco
       for (int r = 0; r < kR; ++r) even[r] = odd[r] = zero();
       for (int64_t d = first; d < first + kBlock; d += 2, key += 2 * records.key_stride) {
         __builtin_prefetch(ahead + d * kGroup * kBytes<kFormat>);
-        const __m512i words = kAdjacent ? whole<kFormat>(key) : both<kFormat>(key, key + records.key_stride);
+        const __m512i words = kAdjacent ? of_one<kFormat>(key) : of_two<kFormat>(key, key + records.key_stride);
         const F low = half_of<0>(words), high = half_of<1>(words);
         NETGAIN_UNROLL
         for (int r = 0; r < kR; ++r) {
@@ -375,7 +375,7 @@ inline void value_lines(const Work& work, const Span& span, const Pointers& reco
         F value[kN];
         NETGAIN_UNROLL
         for (int n = 0; n < kN; n += 2) {
-          const __m512i words = whole<kFormat>(values ? values + n * bytes : nothing);
+          const __m512i words = of_one<kFormat>(values ? values + n * bytes : nothing);
           value[n] = half_of<0>(words);
           value[n + 1] = half_of<1>(words);
         }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "division.h"
+
 namespace netgain {
 namespace {
 
@@ -12,11 +14,9 @@ constexpr int64_t kReadingRows = 8;
 // Worth a task of its own: below, taking and merging it costs more than it evens out.
 constexpr int64_t kLeastTokens = 128;
 
-// Rows of one group share cache lines of the result, so it goes head by head. A longer context is read faster sequence
-// by sequence, as the keys of its heads lie side by side.
-constexpr int64_t kShortContext = 192;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// Rows of a group of 16 share cache lines of the result, which heads do not: few rows with few tokens to read go head
+// by head. More tokens are read faster sequence by sequence, as the keys of a token's heads lie side by side.
+constexpr int64_t kFewTokens = 192;
 
 // Consecutive queries of a slice: rows of T and the positions of their tokens.
 struct Run {
@@ -60,8 +60,11 @@ void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& l
   const int64_t group = heads / layout.kv_heads;
   const int64_t split_floats = netgain::partial_floats(group, layout.head_dim);
   const std::vector<Run> runs = runs_of(step, group);
-  int64_t total = 0;
-  for (const Run& run : runs) total += run.cost(window, group) * layout.kv_heads;
+  int64_t total = 0, tokens = 0;
+  for (const Run& run : runs) {
+    total += run.cost(window, group) * layout.kv_heads;
+    tokens += run.tokens(window);
+  }
   const int64_t share = std::max<int64_t>(1, total / (kTasksPerThread * threads));
 
   for (const Run& run : runs) {
@@ -109,10 +112,7 @@ void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& l
     const int64_t end = std::min<int64_t>(run.last_position() + 1, (task.first_split + task.splits) * kContextSplit);
     return (end - begin) * (kReadingRows + run.rows * group);
   };
-  const int64_t rows = step.query_starts[step.slices];
-  int64_t context = 0;
-  for (int64_t slice = 0; slice < step.slices; ++slice) context += step.context_lens[slice];
-  by_head = rows <= kRowGroup && context <= kShortContext * step.slices;
+  by_head = step.query_starts[step.slices] <= kRowGroup && tokens <= kFewTokens * static_cast<int64_t>(runs.size());
   std::stable_sort(tasks.begin(), tasks.end(), [&](const AttentionTask& a, const AttentionTask& b) {
     if (by_head && a.kv_head != b.kv_head) return a.kv_head < b.kv_head;
     return cost(a) > cost(b);
@@ -121,7 +121,7 @@ void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& l
   int64_t taken = least;
   for (size_t i = 0; i < tasks.size(); ++i) {
     const int64_t next = cost(tasks[i]);
-    if (taken + next / 2 >= least || chunks.empty()) {
+    if (taken + next / 2 >= least) {
       chunks.push_back(static_cast<int32_t>(i));
       taken = 0;
     }

@@ -94,7 +94,7 @@ struct Cutting {
   int64_t tiles;   // that `linear` multiplies at once, where there are as many
   int64_t rows;    // most that meet quantised weights at once: they stay in the second-level cache meanwhile
   int64_t chunks;  // for each thread: more even out what threads differ in, and each costs its beginning and end
-  double products_per_ns;  // of one core, roughly: how long a chunk takes
+  double products_per_ns;  // with quantised weights, of one core, roughly: how long a chunk takes
 };
 
 struct Kernels {

@@ -14,15 +14,7 @@ namespace netgain {
 namespace {
 
 constexpr int64_t kCacheLine = 64;
-// Rough rates of one core, only to cut phases into chunks of a sensible size.
-constexpr double kBytesPerNs = 8, kDenseProductsPerNs = 100;
-constexpr int64_t kDenseRows = 256;  // most that meet dense weights at once
-// A chunk is worth a few microseconds: far more than taking it costs, far less than a step.
-constexpr double kLeastChunkNs = 3000, kMostChunkNs = 60000;
-constexpr int kChunksPerThread = 4;  // of what goes row by row
-constexpr int kMostChunks = 65535;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t kChunksPerThread = 4;  // of what goes row by row
 
 int64_t now_ns() {
   using namespace std::chrono;
@@ -192,43 +184,14 @@ int64_t Plan::spread(int64_t chunk, int64_t chunks) const {
   return thread * share + chunk / threads;
 }
 
-// Cuts products with a matrix, `units` of `unit_tiles` tiles, and `rows` into chunks of similar cost.
-int Plan::divide_units(Phase& phase, const Matrix& matrix, int64_t units, int64_t unit_tiles, int64_t together,
-                       int64_t rows) {
-  if (rows == 0) return 0;
-  const bool quantized = is_quantized(matrix.format);
-  const int64_t most_rows = quantized ? kernels_.cutting.rows : kDenseRows;
-  const double products_per_ns = quantized ? kernels_.cutting.products_per_ns : kDenseProductsPerNs;
-  // Chunks of rows begin at multiples of 16, as kernels want.
-  phase.row_chunk = round_up(ceil_div(rows, ceil_div(rows, most_rows)), kRowGroup);
-  const int64_t row_chunks = ceil_div(rows, phase.row_chunk);
-  const auto bytes = static_cast<double>(unit_tiles * tile_bytes(matrix.format, matrix.columns));
-  const auto products = static_cast<double>(phase.row_chunk * unit_tiles * kTile * matrix.columns);
-  const double unit_ns = std::max(bytes / kBytesPerNs, products / products_per_ns);
-  const double all_units_ns = unit_ns * static_cast<double>(units);
-  const auto chunks = static_cast<double>(kernels_.cutting.chunks * pool_.threads());
-  const double chunk_ns =
-      std::clamp(all_units_ns * static_cast<double>(row_chunks) / chunks, kLeastChunkNs, kMostChunkNs);
-  phase.units = units;
-  phase.together = together;
-  const int64_t most_chunks = std::min(ceil_div(units, together), std::max<int64_t>(1, kMostChunks / row_chunks));
-  phase.unit_chunks = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(all_units_ns / chunk_ns)), 1, most_chunks);
-  return static_cast<int>(phase.unit_chunks * row_chunks);
-}
-
-// The first unit of a chunk: chunks differ by no more than what stays together.
-int64_t Plan::first_unit(const Phase& phase, int64_t chunk) {
-  return std::min(phase.units, ceil_div(phase.units, phase.together) * chunk / phase.unit_chunks * phase.together);
-}
-
 // `row_work`: floats read or written per row.
-int Plan::divide_rows(Phase& phase, int64_t rows, int64_t row_work) {
-  if (rows == 0) return 0;
+Division Plan::divide_rows(int64_t rows, int64_t row_work) const {
+  Division cut;
+  if (rows == 0) return cut;
   const int64_t least = std::max<int64_t>(1, static_cast<int64_t>(kLeastChunkNs) * 4 / row_work);
-  phase.row_chunk = std::max(least, ceil_div(rows, kChunksPerThread * pool_.threads()));
-  phase.row_chunk = std::max(phase.row_chunk, ceil_div(rows, kMostChunks));
-  phase.unit_chunks = 1;
-  return static_cast<int>(ceil_div(rows, phase.row_chunk));
+  cut.row_chunk = std::max({least, ceil_div(rows, kChunksPerThread * pool_.threads()), ceil_div(rows, kMostChunks)});
+  cut.row_chunks = ceil_div(rows, cut.row_chunk);
+  return cut;
 }
 
 Plan::Phase& Plan::phase(int index) {
@@ -246,51 +209,59 @@ int64_t Plan::head_rows_from(int64_t first) const { return std::min(group_rows_,
 
 int Plan::chunks(int index) {
   Phase& phase = this->phase(index);
-  if (phase.part == Part::kAngles) return divide_rows(phase, step_->tokens, pairs_ * 20);
+  if (phase.part == Part::kAttend) {
+    const NgOp& op = ops_[static_cast<size_t>(phase.op)];
+    return static_cast<int>(groups_[static_cast<size_t>(op.group)].attention.chunks.size()) - 1;
+  }
+  phase.cut = divide(phase, index);
+  return static_cast<int>(phase.cut.chunks());
+}
+
+Division Plan::divide(const Phase& phase, int index) const {
+  if (phase.part == Part::kAngles) return divide_rows(step_->tokens, pairs_ * 20);
   if (phase.part == Part::kDraw) {
-    return step_->temperatures ? divide_rows(phase, head_rows_from(first_row_of(index)), vocabulary_) : 0;
+    return step_->temperatures ? divide_rows(head_rows_from(first_row_of(index)), vocabulary_) : Division();
   }
   const NgOp& op = ops_[static_cast<size_t>(phase.op)];
   const Value& out = values_[static_cast<size_t>(op.out)];
   if (phase.part == Part::kHidden) {
-    return step_->hidden ? divide_rows(phase, step_->logit_rows - step_->head_rows, out.columns) : 0;
+    return step_->hidden ? divide_rows(step_->logit_rows - step_->head_rows, out.columns) : Division();
+  }
+  if (phase.part == Part::kMerge) {
+    Division cut;
+    const auto merges = static_cast<int64_t>(groups_[static_cast<size_t>(op.group)].attention.merges.size());
+    cut.row_chunk = std::max<int64_t>(1, merges / (kChunksPerThread * pool_.threads()));
+    cut.row_chunks = ceil_div(merges, cut.row_chunk);
+    return cut;
   }
   const int64_t rows = is_head(op) ? head_rows_from(first_row_of(index)) : rows_of(out);
+  const Matrix matrix = matrix_of(op);
+  const auto products = [&](int64_t units, int64_t unit_tiles, int64_t together) {
+    return divide_products(matrix, units, unit_tiles, together, rows, kernels_.cutting, pool_.threads());
+  };
   switch (op.kind) {
-    case kNgLinear: {
-      const Matrix matrix = matrix_of(op);
-      return divide_units(phase, matrix, matrix.tiles(), 1, kernels_.cutting.tiles, rows);
-    }
-    case kNgGated: {
-      const Matrix matrix = matrix_of(op);
-      return divide_units(phase, matrix, ceil_div(matrix.rows / 2, kScaled), 2 * kScaled / kTile, 1, rows);
-    }
-    case kNgAttention: {
-      const Group& group = groups_[static_cast<size_t>(op.group)];
-      if (phase.part == Part::kStore) return divide_rows(phase, rows, values_[static_cast<size_t>(op.in)].columns);
-      if (phase.part == Part::kAttend) return static_cast<int>(group.attention.chunks.size()) - 1;
-      const auto merges = static_cast<int64_t>(group.attention.merges.size());
-      phase.row_chunk = std::max<int64_t>(1, merges / (kChunksPerThread * pool_.threads()));
-      return static_cast<int>(ceil_div(merges, phase.row_chunk));
-    }
-    default: return divide_rows(phase, rows, out.columns);
+    case kNgLinear: return products(matrix.tiles(), 1, kernels_.cutting.tiles);
+    case kNgGated: return products(ceil_div(matrix.rows / 2, kScaled), 2 * kScaled / kTile, 1);
+    case kNgAttention: return divide_rows(rows, values_[static_cast<size_t>(op.in)].columns);
+    default: return divide_rows(rows, out.columns);
   }
 }
 
 void Plan::execute(int index, int chunk, int worker) {
   const Phase& phase = this->phase(index);
+  const Division& cut = phase.cut;
   if (phase.part == Part::kAngles) {
-    return angles(chunk * phase.row_chunk, std::min(step_->tokens, (chunk + 1) * phase.row_chunk));
+    return angles(chunk * cut.row_chunk, std::min(step_->tokens, (chunk + 1) * cut.row_chunk));
   }
   if (phase.part == Part::kDraw) {
     const int64_t first = first_row_of(index);
-    const int64_t end = std::min(head_rows_from(first), (chunk + 1) * phase.row_chunk);
-    return draw(first, chunk * phase.row_chunk, end, worker);
+    const int64_t end = std::min(head_rows_from(first), (chunk + 1) * cut.row_chunk);
+    return draw(first, chunk * cut.row_chunk, end, worker);
   }
   const NgOp& op = ops_[static_cast<size_t>(phase.op)];
   if (phase.part == Part::kHidden) {
     const int64_t rows = step_->logit_rows - step_->head_rows;
-    return hidden(op, chunk * phase.row_chunk, std::min(rows, (chunk + 1) * phase.row_chunk));
+    return hidden(op, chunk * cut.row_chunk, std::min(rows, (chunk + 1) * cut.row_chunk));
   }
   const Value& in = values_[static_cast<size_t>(op.in)];
   const Value out = value(op.out);
@@ -303,18 +274,16 @@ void Plan::execute(int index, int chunk, int worker) {
       return kernels_.attend(attention_args(op), plan.tasks.data() + begin, count,
                              scratch_[static_cast<size_t>(worker)].data());
     }
-    const int64_t begin = chunk * phase.row_chunk;
-    const int64_t end = std::min<int64_t>(static_cast<int64_t>(plan.merges.size()), begin + phase.row_chunk);
+    const int64_t begin = chunk * cut.row_chunk;
+    const int64_t end = std::min<int64_t>(static_cast<int64_t>(plan.merges.size()), begin + cut.row_chunk);
     return kernels_.merge(attention_args(op), plan.merges.data() + begin, end - begin);
   }
   const int64_t first = is_head(op) ? first_row_of(index) : 0;
   const int64_t rows = is_head(op) ? head_rows_from(first) : rows_of(out);
-  const int64_t place = spread(chunk, ceil_div(rows, phase.row_chunk) * phase.unit_chunks);
-  const int64_t row_chunk = place / phase.unit_chunks, unit_chunk = place % phase.unit_chunks;
-  const int64_t row_begin = row_chunk * phase.row_chunk;
-  const int64_t row_end = std::min(rows, row_begin + phase.row_chunk);
-  const int64_t unit_begin = phase.unit_chunks > 1 ? first_unit(phase, unit_chunk) : 0;
-  const int64_t unit_end = phase.unit_chunks > 1 ? first_unit(phase, unit_chunk + 1) : phase.units;
+  const int64_t place = spread(chunk, cut.chunks()), unit_chunk = place % cut.unit_chunks;
+  const int64_t row_begin = place / cut.unit_chunks * cut.row_chunk,
+                row_end = std::min(rows, row_begin + cut.row_chunk);
+  const int64_t unit_begin = cut.first_unit(unit_chunk), unit_end = cut.first_unit(unit_chunk + 1);
   switch (op.kind) {
     case kNgEmbed: return kernels_.embed(matrix_of(op), step_->token_ids, out.x, out.columns, row_begin, row_end);
     case kNgNorm: return kernels_.rms_norm(norm_args(op), row_begin, row_end);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attention_plan.h"
+#include "division.h"
 #include "kernels.h"
 #include "pool.h"
 
@@ -116,9 +117,8 @@ class Plan final : public Program {
   enum class Part : int32_t { kAngles = -1, kMain = 0, kStore = 1, kAttend = 2, kMerge = 3, kHidden = 4, kDraw = -2 };
   struct Phase {
     Part part;
-    int op;                                  // index into ops_, or -1
-    int64_t row_chunk = 0, unit_chunks = 0;  // set when the phase opens
-    int64_t units = 0, together = 0;         // of products, likewise
+    int op;        // index into ops_, or -1
+    Division cut{};  // set when the phase opens
     int64_t nanoseconds = 0;
   };
   struct Value {
@@ -146,10 +146,8 @@ class Plan final : public Program {
   NormArgs norm_args(const NgOp& op) const;
   AttentionArgs attention_args(const NgOp& op) const;
   int64_t spread(int64_t chunk, int64_t chunks) const;
-  int divide_units(Phase& phase, const Matrix& matrix, int64_t units, int64_t unit_tiles, int64_t together,
-                   int64_t rows);
-  static int64_t first_unit(const Phase& phase, int64_t chunk);
-  int divide_rows(Phase& phase, int64_t rows, int64_t row_work);
+  Division divide(const Phase& phase, int index) const;
+  Division divide_rows(int64_t rows, int64_t row_work) const;
   // The last two phases, head and draw, return for every further group of rows.
   int first_of_group() const { return static_cast<int>(phases_.size()) - 2; }
   Phase& phase(int index);
