@@ -186,7 +186,7 @@ class Cache:
         sizes = [
             *(len(slices), self.most, shape.format, LAYERS, shape.kv_heads, shape.dim),
             *(shape.block_tokens, LAYER, shape.heads, shape.window),
-            *(tokens, threads, batch, backwards, quantized),
+            *(tokens, threads, batch, backwards, quantized, self.unit.layout is Layout.BF16),
         ]
         self.unit.call(
             "run_step",
@@ -442,15 +442,18 @@ def test_a_long_decode_is_divided_evenly_and_a_single_thread_merges_nothing(
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("share_lines", [True, False])
 def test_a_steps_tasks_are_divided_into_chunks_of_even_length(
-    unit: Unit, contexts: list[int], window: int, by_head: bool, threads: int
+    unit: Unit, contexts: list[int], window: int, by_head: bool, threads: int, share_lines: bool
 ) -> None:
     kv_heads, group, most = 3, 3, 4096
     tasks, firsts = np.zeros((most, 3), np.int64), np.zeros(most + 1, np.int64)
     counts = np.zeros(3, np.int64)
     unit.call(
         "divide_step",
-        np.array([len(contexts), kv_heads, kv_heads * group, 64, window, threads], np.int64),
+        np.array(
+            [len(contexts), kv_heads, kv_heads * group, 64, window, threads, share_lines], np.int64
+        ),
         np.arange(len(contexts) + 1, dtype=np.int32),
         np.array(contexts, np.int32),
         *(tasks, firsts, counts),
@@ -470,6 +473,6 @@ def test_a_steps_tasks_are_divided_into_chunks_of_even_length(
     of_chunks = np.add.reduceat(lengths, firsts[:-1])
     longest = np.maximum.reduceat(lengths, firsts[:-1])
     assert (of_chunks <= np.maximum(longest, share) + longest / 2).all()
-    assert counts[2] == by_head
-    ordered = heads if by_head else -lengths
+    assert counts[2] == (by_head and share_lines)
+    ordered = heads if counts[2] else -lengths
     assert (np.diff(ordered) >= 0).all()

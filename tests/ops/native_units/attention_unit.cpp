@@ -14,7 +14,7 @@
 // Stores and attends for one step, `batch` tasks a call, the last first if `backwards`. Memory that
 // no kernel may rely on starts as not-a-number.
 // sizes (slices, table_stride, format, layers, kv_heads, head_dim, block_tokens, layer, heads, window,
-// tokens, threads, batch, backwards, quantised), scale, query starts, context lengths, tables,
+// tokens, threads, batch, backwards, quantised, rows share lines), scale, query starts, context lengths, tables,
 // positions, slice_of, records, qkv, cosines, sines, y, then values, scales, offsets, scaled sums, merges
 NETGAIN_TEST void run_step(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 0);
@@ -37,7 +37,7 @@ NETGAIN_TEST void run_step(Buffers buffers) {
   netgain::rope_and_store(args, 0, tokens);
 
   netgain::AttentionPlan plan;
-  plan.build(args.step, heads, args.layout, args.window, static_cast<int>(sizes[11]));
+  plan.build(args.step, heads, args.layout, args.window, static_cast<int>(sizes[11]), sizes[15] != 0);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> partials(static_cast<size_t>(plan.partial_floats), nan);
   std::vector<float> scratch(static_cast<size_t>(netgain::attention_scratch_floats(args)), nan);
@@ -52,7 +52,7 @@ NETGAIN_TEST void run_step(Buffers buffers) {
 }
 
 // How the tasks of one token for each slice are divided.
-// sizes (slices, kv_heads, heads, head_dim, window, threads), query starts, context lengths, then of each task slice, head and
+// sizes (slices, kv_heads, heads, head_dim, window, threads, rows share lines), query starts, context lengths, then of each task slice, head and
 // tokens, the first task of each chunk and the end, counts of tasks and chunks, and whether they go head by head
 NETGAIN_TEST void divide_step(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 0);
@@ -62,7 +62,7 @@ NETGAIN_TEST void divide_step(Buffers buffers) {
   step.context_lens = array<int32_t>(buffers, 2);
   netgain::AttentionPlan plan;
   plan.build(step, sizes[2], {netgain::KVFormat::kFp16, 1, sizes[1], sizes[3], 16}, sizes[4],
-             static_cast<int>(sizes[5]));
+             static_cast<int>(sizes[5]), sizes[6] != 0);
   int64_t* task_to = array<int64_t>(buffers, 3);
   for (const netgain::AttentionTask& task : plan.tasks) {
     const int64_t length = step.context_lens[task.slice], first = task.first_split * netgain::kContextSplit;

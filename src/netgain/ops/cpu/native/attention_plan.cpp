@@ -14,8 +14,8 @@ constexpr int64_t kReadingRows = 8;
 // Worth a task of its own: below, taking and merging it costs more than it evens out.
 constexpr int64_t kLeastTokens = 128;
 
-// Rows of a group of 16 share cache lines of the result, which heads do not: few rows with few tokens to read go head
-// by head. More tokens are read faster sequence by sequence, as the keys of a token's heads lie side by side.
+// Where rows share cache lines of the result, which heads do not, few rows with few tokens to read go head by head. More
+// tokens are read faster sequence by sequence, as the keys of a token's heads lie side by side.
 constexpr int64_t kFewTokens = 192;
 
 // Consecutive queries of a slice: rows of T and the positions of their tokens.
@@ -55,7 +55,8 @@ void AttentionPlan::clear() {
   partial_floats = 0;
 }
 
-void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& layout, int64_t window, int threads) {
+void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& layout, int64_t window, int threads,
+                          bool rows_share_lines) {
   clear();
   const int64_t group = heads / layout.kv_heads;
   const int64_t split_floats = netgain::partial_floats(group, layout.head_dim);
@@ -112,7 +113,8 @@ void AttentionPlan::build(const StepView& step, int64_t heads, const KVLayout& l
     const int64_t end = std::min<int64_t>(run.last_position() + 1, (task.first_split + task.splits) * kContextSplit);
     return (end - begin) * (kReadingRows + run.rows * group);
   };
-  by_head = step.query_starts[step.slices] <= kRowGroup && tokens <= kFewTokens * static_cast<int64_t>(runs.size());
+  by_head = rows_share_lines && step.query_starts[step.slices] <= kRowGroup &&
+            tokens <= kFewTokens * static_cast<int64_t>(runs.size());
   std::stable_sort(tasks.begin(), tasks.end(), [&](const AttentionTask& a, const AttentionTask& b) {
     if (by_head && a.kv_head != b.kv_head) return a.kv_head < b.kv_head;
     return cost(a) > cost(b);

@@ -18,7 +18,9 @@ struct AttentionPlan {
   std::vector<AttentionMerge> merges;  // to run when all tasks are done
   int64_t partial_floats = 0;          // that `AttentionArgs::partials` must hold
 
-  void build(const StepView& step, int64_t heads, const KVLayout& layout, int64_t window, int threads);
+  // `rows_share_lines`: results of a group of rows are laid for a matrix unit.
+  void build(const StepView& step, int64_t heads, const KVLayout& layout, int64_t window, int threads,
+             bool rows_share_lines);
   void clear();
 };
 

@@ -144,7 +144,8 @@ bool Plan::run(const NgStep& step) {
     if (op.kind != kNgAttention) continue;
     Group& group = groups_[static_cast<size_t>(op.group)];
     if (op.layer == 0 || group.attention.tasks.empty()) {
-      group.attention.build(group.view, op.heads, group.layout, op.window, pool_.threads());
+      group.attention.build(group.view, op.heads, group.layout, op.window, pool_.threads(),
+                            kernels_.codes == CodeLayout::kByOutput);
     }
     partials = std::max(partials, group.attention.partial_floats);
     const auto floats = static_cast<size_t>(kernels_.attention_scratch_floats(attention_args(op)));
