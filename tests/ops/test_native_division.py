@@ -31,10 +31,11 @@ class Cut:
         together: int = 2,
         threads: int = 2,
         weights: int = Q4_1,
+        products_per_ns: int = 500,
     ) -> None:
         sizes = [weights, columns, units, unit_tiles, together, rows, MOST_ROWS, CHUNKS]
         numbers, firsts = np.zeros(3, np.int64), np.zeros(units + 2, np.int64)
-        unit.call("divide", np.array([*sizes, 500, threads], np.int64), numbers, firsts)
+        unit.call("divide", np.array([*sizes, products_per_ns, threads], np.int64), numbers, firsts)
         self.row_chunk, self.row_chunks, self.unit_chunks = map(int, numbers)
         self.firsts = firsts[: self.unit_chunks + 1]
 
@@ -88,6 +89,8 @@ def test_what_is_too_little_for_two_threads_goes_to_one(unit: Unit) -> None:
     assert Cut(unit, units=2, rows=1, columns=32).chunks == 1
 
 
-def test_one_row_is_worth_reading_weights_and_no_more(unit: Unit) -> None:
-    """A chunk is at least 3 us: 16 tiles of 64 blocks are 41 us to read, and a row as long to multiply."""
-    assert Cut(unit, units=16, rows=1, columns=2048).chunks == 4
+def test_one_row_costs_reading_the_weights(unit: Unit) -> None:
+    """4 tiles of 32 blocks take 5 us to read: not worth four chunks, as 16 rows would be."""
+    few = {"units": 4, "columns": 1024, "together": 1, "products_per_ns": 100}
+    assert Cut(unit, rows=1, **few).chunks == 2
+    assert Cut(unit, rows=16, **few).chunks == 4
