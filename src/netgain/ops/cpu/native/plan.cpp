@@ -282,8 +282,8 @@ void Plan::execute(int index, int chunk, int worker) {
   const int64_t first = is_head(op) ? first_row_of(index) : 0;
   const int64_t rows = is_head(op) ? head_rows_from(first) : rows_of(out);
   const int64_t place = spread(chunk, cut.chunks()), unit_chunk = place % cut.unit_chunks;
-  const int64_t row_begin = place / cut.unit_chunks * cut.row_chunk,
-                row_end = std::min(rows, row_begin + cut.row_chunk);
+  const int64_t row_begin = place / cut.unit_chunks * cut.row_chunk;
+  const int64_t row_end = std::min(rows, row_begin + cut.row_chunk);
   const int64_t unit_begin = cut.first_unit(unit_chunk), unit_end = cut.first_unit(unit_chunk + 1);
   switch (op.kind) {
     case kNgEmbed: return kernels_.embed(matrix_of(op), step_->token_ids, out.x, out.columns, row_begin, row_end);
