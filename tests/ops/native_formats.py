@@ -16,10 +16,48 @@ BLOCK: Final = 32
 SCALED: Final = 2
 """Blocks of an activation that share a scale."""
 ROW_GROUP: Final = 16
-LARGEST: Final = 2039
-"""Of a quantised activation."""
+Scalar = TypeVar("Scalar", bound=np.generic)
+
 WORD_ORDER: Final = np.array([0, 2, 1, 3]) + 4 * np.arange(BLOCK // 4)[:, None]
 """Where the words of a block stand in it."""
+
+
+class Rounding(Enum):
+    """Of quantised activations, by the bits of the weights they meet."""
+
+    TWELVE_BITS = 1
+    PAIRS = 2
+
+    @staticmethod
+    def suiting(weight_format: int) -> "Rounding":
+        return Rounding.TWELVE_BITS if weight_format == Q8_0 else Rounding.PAIRS
+
+    @property
+    def largest(self) -> int:
+        return 2039 if self is Rounding.TWELVE_BITS else 7900
+
+    def nearest(self, scaled: NDArray[np.float32]) -> NDArray[np.int32]:
+        """Whole numbers for numbers [..., 32] of at most `largest`."""
+        if self is Rounding.TWELVE_BITS:
+            return np.rint(scaled).astype(np.int32)
+        # Coordinates by (1, 7) and (9, -1).
+        a, b = halves_of_pairs(scaled)
+        s = np.rint((a + b * np.float32(9)) * np.float32(1 / 64)).astype(np.int32)
+        t = np.rint((a * np.float32(7) - b) * np.float32(1 / 64)).astype(np.int32)
+        return joined_pairs(s + 9 * t, 7 * s - t)
+
+
+def halves_of_pairs(block: NDArray[Scalar]) -> tuple[NDArray[Scalar], NDArray[Scalar]]:
+    """Of numbers [..., 32] those whose 4-bit codes are low in a byte, and those above them."""
+    quads = block.reshape(*block.shape[:-1], 4, 2, 4)
+    shape = *block.shape[:-1], BLOCK // 2
+    return quads[..., 0, :].reshape(shape), quads[..., 1, :].reshape(shape)
+
+
+def joined_pairs(first: NDArray[Scalar], second: NDArray[Scalar]) -> NDArray[Scalar]:
+    """`halves_of_pairs`, the other way round."""
+    quads = [half.reshape(*half.shape[:-1], 4, 1, 4) for half in (first, second)]
+    return np.concatenate(quads, axis=-2).reshape(*first.shape[:-1], BLOCK)
 
 
 class Layout(Enum):
@@ -29,16 +67,27 @@ class Layout(Enum):
     WORDS = "words"
     BF16 = "bf16"
 
-    def stored(self, whole: NDArray[np.int32]) -> NDArray[np.int8]:
+    def stored(self, whole: NDArray[np.int32], rounding: Rounding) -> NDArray[np.int8]:
         """Numbers [..., 32] as bytes [..., 64]."""
+        if rounding is Rounding.PAIRS:
+            first, second = halves_of_pairs(whole)
+            shared = first - 64 * np.rint(first / 64).astype(np.int32)
+            high = joined_pairs(first - shared, second - 7 * shared)
+            assert not (high % 64).any(), "only points of the lattice can be stored"
+            parts = high // 64, shared, np.full_like(shared, 99)
+            return np.concatenate(parts, axis=-1).astype(np.int8)
         if self is Layout.WORDS:
             words = whole[..., WORD_ORDER.reshape(-1)].astype(np.int16, order="C")
             return words.view(np.int8)
         high = np.rint(whole / 16).astype(np.int32)
         return np.concatenate([high, whole - 16 * high], axis=-1).astype(np.int8)
 
-    def read(self, stored: NDArray[np.int8]) -> NDArray[np.int32]:
+    def read(self, stored: NDArray[np.int8], rounding: Rounding) -> NDArray[np.int32]:
         """Bytes [..., 64] as numbers [..., 32]."""
+        if rounding is Rounding.PAIRS:
+            high = 64 * stored[..., :BLOCK].astype(np.int32)
+            shared = stored[..., BLOCK : BLOCK + BLOCK // 2].astype(np.int32)
+            return high + joined_pairs(shared, 7 * shared)
         if self is Layout.PLANES:
             return 16 * stored[..., :BLOCK].astype(np.int32) + stored[..., BLOCK:]
         whole = np.empty((*stored.shape[:-1], BLOCK), np.int32)
@@ -52,18 +101,20 @@ class Quantized:
 
     rows: int
     layout: Layout
+    rounding: Rounding
     values: NDArray[np.int8]
     scales: NDArray[np.float32]
     offsets: NDArray[np.int32]
     scaled_sums: NDArray[np.float32]
 
     @staticmethod
-    def empty(rows: int, columns: int, layout: Layout) -> "Quantized":
+    def empty(rows: int, columns: int, layout: Layout, rounding: Rounding) -> "Quantized":
         blocks = -(-columns // BLOCK)
         grouped = -(-rows // ROW_GROUP), blocks, ROW_GROUP
         return Quantized(
             rows,
             layout,
+            rounding,
             np.full((*grouped, 2 * BLOCK), 55, np.int8),
             np.full(grouped, 55, np.float32),
             np.full(grouped, 55, np.int32),
@@ -78,7 +129,7 @@ class Quantized:
         """Values [N, I]; scales, offsets and scaled sums [N, B]. All fit doubles exactly."""
         groups, blocks = self.scales.shape[:2]
         rows = groups * ROW_GROUP
-        whole = self.layout.read(self.values)
+        whole = self.layout.read(self.values, self.rounding)
         values_NI = whole.transpose(0, 2, 1, 3).reshape(rows, blocks * BLOCK)
         others = self.scales, self.offsets, self.scaled_sums
         others_NB = [each.transpose(0, 2, 1).reshape(rows, blocks) for each in others]
@@ -140,9 +191,6 @@ def nearest_bf16(values: NDArray[np.float32]) -> NDArray[np.float32]:
     bits = values.view(np.uint32)
     rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
     return (rounded & np.uint32(0xFFFF0000)).view(np.float32)
-
-
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def pad_rows(array: NDArray[Scalar]) -> NDArray[Scalar]:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.ops.native_build import INSTRUCTION_SETS, InstructionSet, Unit, built_unit
-from tests.ops.native_formats import LARGEST, Layout, Narrowed, nearest_bf16
+from tests.ops.native_formats import Layout, Narrowed, Rounding, nearest_bf16
 
 Floats = npt.NDArray[np.float32]
 
@@ -200,7 +200,7 @@ class Cache:
         if quantized and self.unit.layout is Layout.BF16:
             y = Narrowed(tokens, 0, values.view(np.uint16)).by_row()
         elif quantized:
-            whole = self.unit.layout.read(values)
+            whole = self.unit.layout.read(values, Rounding.TWELVE_BITS)
             assert (offsets == -8 * whole.sum(-1)).all()
             rows = (whole * scales[..., None]).transpose(0, 2, 1, 3)
             y = rows.reshape(groups * 16, width)[:tokens]
@@ -407,7 +407,7 @@ def test_quantised_results_are_the_float_results_in_12_bits_or_in_bfloat16(
         wanted = plain.step([(0, count)], threads=threads)[0]
         found, scaled_sums = quantized.quantized_step([(0, count)], threads=threads)[0]
         pairs = wanted.reshape(count, -1, 64)
-        scales = np.abs(pairs).max(-1, keepdims=True) / LARGEST
+        scales = np.abs(pairs).max(-1, keepdims=True) / Rounding.TWELVE_BITS.largest
         if unit.layout is Layout.BF16:
             np.testing.assert_array_equal(found, nearest_bf16(wanted))
             continue

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tests.ops.native_build import AVX_VNNI_DOTS, QUANTISING, Unit, built_unit
 from tests.ops.native_formats import (
     BLOCK,
-    LARGEST,
     Q4_0,
     Q4_1,
     Q8_0,
@@ -19,6 +18,8 @@ from tests.ops.native_formats import (
     TILE,
     Layout,
     Quantized,
+    Rounding,
+    joined_pairs,
     packed_blocks,
 )
 
@@ -54,20 +55,35 @@ class Weight:
         self.meaning_OI = meaning_OBK.reshape(outputs, -1)
 
 
+def extremes(rounding: Rounding) -> list[NDArray[np.int32]]:
+    """Blocks that hold nothing but the ends of the range."""
+    most = rounding.largest
+    pairs = [(most, most), (-most, -most)]
+    if rounding is Rounding.PAIRS:
+        # Of this lattice, and with the largest number that pairs share.
+        pairs = [(7900, 7876), (-7900, -7876), (7904, 7840), (-7904, -7840)]
+    return [
+        joined_pairs(*(np.full(BLOCK // 2, number, np.int32) for number in pair)) for pair in pairs
+    ]
+
+
 def activations(
-    rows: int, unit: Unit, blocks: int = 3, size: float = 1.0
+    rows: int, unit: Unit, rounding: Rounding, blocks: int = 3, size: float = 1.0
 ) -> tuple[Quantized, NDArray[np.float64]]:
-    """And what they mean [N, I]. The last two rows hold nothing but the ends of the range."""
+    """And what they mean [N, I]. The last rows hold nothing but the ends of the range."""
     random = np.random.default_rng(rows)
-    out = Quantized.empty(rows, blocks * BLOCK, unit.layout)
-    values_NBK = random.integers(-LARGEST, LARGEST + 1, (rows, blocks, BLOCK)).astype(np.int32)
-    values_NBK[-1], values_NBK[-2:-1] = LARGEST, -LARGEST
-    pairs = size * random.uniform(0.01, 1, (rows, -(-blocks // SCALED))).astype(np.float32)
+    out = Quantized.empty(rows, blocks * BLOCK, unit.layout, rounding)
+    scaled_NBK = random.uniform(-rounding.largest, rounding.largest, (rows, blocks, BLOCK))
+    values_NBK = rounding.nearest(scaled_NBK.astype(np.float32))
+    for row, block in zip(reversed(range(rows)), extremes(rounding), strict=False):
+        values_NBK[row] = block
+    unit_size = size / rounding.largest
+    pairs = unit_size * random.uniform(0.01, 1, (rows, -(-blocks // SCALED))).astype(np.float32)
     pairs[0, 0] = 1e-40  # denormal
     scales_NB = np.repeat(pairs, SCALED, axis=1)[:, :blocks]
     for row in range(rows):
         at = row // 16, slice(None), row % 16
-        out.values[at] = unit.layout.stored(values_NBK[row])
+        out.values[at] = unit.layout.stored(values_NBK[row], rounding)
         out.scales[at] = scales_NB[row]
         sums_B = values_NBK[row].sum(-1)
         out.offsets[at] = -8 * sums_B
@@ -78,7 +94,7 @@ def activations(
 
 def only(x: Quantized, row: int) -> Quantized:
     """One of the rows."""
-    alone = Quantized.empty(1, x.scales.shape[1] * BLOCK, x.layout)
+    alone = Quantized.empty(1, x.scales.shape[1] * BLOCK, x.layout, x.rounding)
     for ours, all_of_them in zip(alone.buffers(), x.buffers(), strict=True):
         ours[0, :, 0] = all_of_them[row // 16, :, row % 16]
     return alone
@@ -100,7 +116,7 @@ def test_products_are_exact_but_for_adding_the_blocks(
     unit: Unit, weight_format: int, rows: int, blocks: int
 ) -> None:
     weight = Weight(weight_format, blocks)
-    x, x_NI = activations(rows, unit, blocks)
+    x, x_NI = activations(rows, unit, Rounding.suiting(weight_format), blocks)
     size_NO = np.abs(x_NI) @ np.abs(weight.meaning_OI.T)
     allowed_NO = 1e-7 * max(3, blocks) * size_NO + 1e-30
     difference_NO = np.abs(product(unit, weight, x) - x_NI @ weight.meaning_OI.T)
@@ -114,16 +130,17 @@ def test_a_row_has_the_same_bits_alone_and_among_others(
 ) -> None:
     weight = Weight(weight_format, blocks)
     for rows in (70, 62, 53, 30, 21, 13, 5):
-        x, _ = activations(rows, unit, blocks)
+        x, _ = activations(rows, unit, Rounding.suiting(weight_format), blocks)
         together_NO = product(unit, weight, x)
         for row in range(0, rows, 1 + rows // 16):
             alone_NO = product(unit, weight, only(x, row))
             np.testing.assert_array_equal(alone_NO[0], together_NO[row])
 
 
-def gate(unit: Unit, weight: Weight, x: Quantized) -> Quantized:
-    out = Quantized.empty(x.rows, FEATURES, unit.layout)
-    sizes = np.array([weight.format, 2 * FEATURES, weight.blocks * BLOCK, x.rows, 0], np.int64)
+def gate(unit: Unit, weight: Weight, x: Quantized, rounding: Rounding) -> Quantized:
+    out = Quantized.empty(x.rows, FEATURES, unit.layout, rounding)
+    columns = weight.blocks * BLOCK
+    sizes = np.array([weight.format, 2 * FEATURES, columns, x.rows, 0, rounding.value], np.int64)
     no_floats = np.zeros(1, np.float32)
     no_bias = np.zeros(2 * FEATURES, np.float32)
     unit.call("gated", weight.packed, sizes, *x.buffers(), *out.buffers(), no_floats, no_bias)
@@ -132,20 +149,22 @@ def gate(unit: Unit, weight: Weight, x: Quantized) -> Quantized:
 
 @pytest.mark.parametrize("weight_format", [Q8_0, Q4_0, Q4_1])
 @pytest.mark.parametrize("rows", [1, 7, 9, 16, 21, 30, 40])
+@pytest.mark.parametrize("rounding", Rounding, ids=lambda rounding: rounding.name)
 def test_a_gated_layer_is_its_activated_gate_times_the_rest(
-    unit: Unit, weight_format: int, rows: int
+    unit: Unit, weight_format: int, rows: int, rounding: Rounding
 ) -> None:
     weight = Weight(weight_format, outputs=2 * FEATURES)
-    x, _ = activations(rows, unit, size=2.0**-16)
+    x, _ = activations(rows, unit, Rounding.suiting(weight_format), size=2.0**-5)
     tiles_NTO = product(unit, weight, x).astype(np.float64).reshape(rows, -1, TILE)
     gate_NF, up_NF = (tiles_NTO[:, which::2].reshape(rows, -1) for which in (0, 1))
     expected_NF = gate_NF / (1 + np.exp(-gate_NF)) * up_NF
-    values_NF, scales_NB = gate(unit, weight, x).by_row()[:2]
+    values_NF, scales_NB = gate(unit, weight, x, rounding).by_row()[:2]
     scales_NF = np.repeat(scales_NB, BLOCK, axis=1)
     error_NF = np.abs(values_NF * scales_NF - expected_NF)
-    assert (error_NF <= 0.501 * scales_NF + 1e-6 * np.abs(expected_NF)).all()
+    steps = {Rounding.TWELVE_BITS: 0.501, Rounding.PAIRS: 5.01}[rounding]
+    assert (error_NF <= steps * scales_NF + 1e-6 * np.abs(expected_NF)).all()
     pairs_NU = np.abs(expected_NF[:, :128]).reshape(rows, 2, 64).max(-1)
-    np.testing.assert_allclose(scales_NB[:, :4:2], pairs_NU / LARGEST, rtol=1e-5)
+    np.testing.assert_allclose(scales_NB[:, :4:2], pairs_NU / rounding.largest, rtol=1e-5)
 
 
 @pytest.mark.parametrize("weight_format", [Q8_0, Q4_0, Q4_1])
@@ -154,9 +173,9 @@ def test_a_gated_row_has_the_same_bits_alone_and_among_others(
 ) -> None:
     weight = Weight(weight_format, outputs=2 * FEATURES)
     for rows in (41, 26, 5):
-        x, _ = activations(rows, unit, size=2.0**-16)
-        together = gate(unit, weight, x).by_row()
+        x, _ = activations(rows, unit, Rounding.suiting(weight_format), size=2.0**-5)
+        together = gate(unit, weight, x, Rounding.PAIRS).by_row()
         for row in range(0, rows, 1 + rows // 16):
-            alone = gate(unit, weight, only(x, row)).by_row()
+            alone = gate(unit, weight, only(x, row), Rounding.PAIRS).by_row()
             for one, many in zip(alone, together, strict=True):
                 np.testing.assert_array_equal(one[0], many[row])

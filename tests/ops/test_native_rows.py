@@ -18,12 +18,13 @@ from tests.ops.native_formats import (
     BLOCK,
     FP16,
     FP32,
-    LARGEST,
     Q4_0,
     Q4_1,
     Q8_0,
     SCALED,
     Quantized,
+    Rounding,
+    halves_of_pairs,
     packed_blocks,
     packed_dense,
 )
@@ -34,6 +35,7 @@ KINDS = {
     Q4_1: GGMLQuantizationType.Q4_1,
 }
 SENTINEL = 77.0
+roundings = pytest.mark.parametrize("rounding", Rounding, ids=lambda rounding: rounding.name)
 COLUMNS = [1, 3, 16, 31, 32, 33, 64, 100, 576, 1031]
 
 
@@ -85,18 +87,30 @@ def norm(
 
 
 def norm_quantized(
-    unit: Unit, x_NI: NDArray[np.float32], gain_I: NDArray[np.float32], eps: float, columns: int
+    unit: Unit,
+    x_NI: NDArray[np.float32],
+    gain_I: NDArray[np.float32],
+    eps: float,
+    columns: int,
+    rounding: Rounding,
 ) -> Quantized:
-    out = Quantized.empty(len(x_NI), columns, unit.layout)
-    strides = sizes(len(x_NI), x_NI.shape[1], columns, 0)
+    out = Quantized.empty(len(x_NI), columns, unit.layout, rounding)
+    strides = sizes(len(x_NI), x_NI.shape[1], columns, 0, rounding.value)
     unit.call("norm_quantized", x_NI, gain_I, eps_of(eps), strides, *out.buffers())
     return out
 
 
-def quantize(unit: Unit, x_NI: NDArray[np.float32], columns: int) -> Quantized:
-    out = Quantized.empty(len(x_NI), columns, unit.layout)
-    unit.call("quantize", x_NI, sizes(0, len(x_NI), x_NI.shape[1], columns, 0), *out.buffers())
+def quantize(unit: Unit, x_NI: NDArray[np.float32], columns: int, rounding: Rounding) -> Quantized:
+    out = Quantized.empty(len(x_NI), columns, unit.layout, rounding)
+    quantize_rows(unit, x_NI, 0, len(x_NI), columns, out)
     return out
+
+
+def quantize_rows(
+    unit: Unit, x_NI: NDArray[np.float32], begin: int, end: int, columns: int, out: Quantized
+) -> None:
+    strides = sizes(begin, end, x_NI.shape[1], columns, 0, out.rounding.value)
+    unit.call("quantize", x_NI, strides, *out.buffers())
 
 
 def exact_norm(
@@ -118,31 +132,36 @@ def test_norm_agrees_with_the_formula(unit: Unit, columns: int, spread: float) -
     np.testing.assert_allclose(norm(unit, x_NI, gain_I, 1e-5, columns), exact, rtol=5e-7)
 
 
+@roundings
 @pytest.mark.parametrize("columns", COLUMNS)
-def test_a_quantised_norm_is_the_norm_quantised(quantising: Unit, columns: int) -> None:
+def test_a_quantised_norm_is_the_norm_quantised(
+    quantising: Unit, columns: int, rounding: Rounding
+) -> None:
     x_NI, gain_I = random_rows(3, columns), random_rows(1, columns, seed=1)[0]
     y_NI = norm(quantising, x_NI, gain_I, 1e-6, columns)
     assert_same(
-        norm_quantized(quantising, x_NI, gain_I, 1e-6, columns), quantize(quantising, y_NI, columns)
+        norm_quantized(quantising, x_NI, gain_I, 1e-6, columns, rounding),
+        quantize(quantising, y_NI, columns, rounding),
     )
 
 
+@roundings
 @given(rows=st.integers(1, 5), columns=st.integers(1, 140), seed=st.integers(0, 99))
-def test_quantising_rounds_to_the_nearest_of_4079_steps(
-    quantising: Unit, rows: int, columns: int, seed: int
+def test_quantising_rounds_as_numpy_does(
+    quantising: Unit, rounding: Rounding, rows: int, columns: int, seed: int
 ) -> None:
     x_NI = random_rows(rows, columns + 2, seed, spread=10.0 ** (seed % 9 - 4))
     x_NI[:, columns:] = np.nan
-    out = quantize(quantising, x_NI, columns)
+    out, most = quantize(quantising, x_NI, columns, rounding), rounding.largest
     blocks = -(-columns // BLOCK)
     padded = np.zeros((rows, (blocks + blocks % SCALED) * BLOCK), np.float32)
     padded[:, :columns] = x_NI[:, :columns]
     most_NP = np.abs(padded.reshape(rows, -1, SCALED * BLOCK)).max(-1)
     most_NB = np.repeat(most_NP, SCALED, axis=1)[:, :blocks]
     x_NBK = padded[:, : blocks * BLOCK].reshape(rows, blocks, BLOCK)
-    scales_NB = most_NB * np.float32(1 / LARGEST)
-    inverse_NB = np.divide(np.float32(LARGEST), most_NB, out=most_NB * 0, where=most_NB > 0)
-    values_NBK = np.clip(np.rint(x_NBK * inverse_NB[..., None]), -LARGEST, LARGEST)
+    scales_NB = most_NB * np.float32(1 / most)
+    inverse_NB = np.divide(np.float32(most), most_NB, out=most_NB * 0, where=most_NB > 0)
+    values_NBK = rounding.nearest(np.clip(x_NBK * inverse_NB[..., None], -most, most))
     sums_NB = values_NBK.sum(-1)
     scaled_sums_NB = scales_NB * sums_NB.astype(np.float32)
     expected = values_NBK.reshape(rows, -1), scales_NB, -8 * sums_NB, scaled_sums_NB
@@ -150,44 +169,62 @@ def test_quantising_rounds_to_the_nearest_of_4079_steps(
         np.testing.assert_array_equal(ours, exact)
 
 
-def test_quantised_numbers_are_off_by_half_a_step_at_most(quantising: Unit) -> None:
-    x_NI = random_rows(20, 96)
-    out = quantize(quantising, x_NI, 96)
-    values_NI, scales_NB = out.by_row()[:2]
-    scales_NI = np.repeat(scales_NB, BLOCK, axis=1)
-    assert (np.abs(values_NI * scales_NI - x_NI) / scales_NI).max() < 0.50001
+def steps_off(unit: Unit, rounding: Rounding, x_NI: NDArray[np.float32]) -> NDArray[np.float64]:
+    """How far quantised numbers are from what they stand for, in units of their scales."""
+    values_NI, scales_NB = quantize(unit, x_NI, x_NI.shape[1], rounding).by_row()[:2]
+    return values_NI - x_NI / np.repeat(scales_NB, BLOCK, axis=1)
 
 
-def test_a_block_of_zeros_stays_zero(quantising: Unit) -> None:
+def test_numbers_of_twelve_bits_are_off_by_half_a_step_at_most(quantising: Unit) -> None:
+    off_NI = steps_off(quantising, Rounding.TWELVE_BITS, random_rows(20, 96))
+    assert np.abs(off_NI).max() < 0.5002
+
+
+def test_pairs_are_off_by_as_much_as_steps_of_eight_would_be(quantising: Unit) -> None:
+    off_NI = steps_off(quantising, Rounding.PAIRS, random_rows(200, 96))
+    first, second = halves_of_pairs(off_NI.reshape(-1, BLOCK))
+    # Half of (1, 7) and half of (9, -1), either sign.
+    assert np.abs(first).max() < 5.002
+    assert np.abs(second).max() < 4.002
+    # Of steps of eight 64 / 12; the cell's sides differ a little.
+    assert abs((off_NI**2).mean() - (1 + 49 + 81 + 1) / 24) < 0.1
+
+
+@roundings
+def test_a_block_of_zeros_stays_zero(quantising: Unit, rounding: Rounding) -> None:
     x_NI = random_rows(2, 160)
     x_NI[1, 64:128] = 0
-    out = quantize(quantising, x_NI, 160)
+    out = quantize(quantising, x_NI, 160, rounding)
     assert not out.by_row()[0][1, 64:128].any()
     assert [array[1, 2:4].tolist() for array in out.by_row()[1:]] == [[0, 0]] * 3
     gain_I = np.ones(96, np.float32)
     assert not norm(quantising, np.zeros((1, 96), np.float32), gain_I, 1e-5, 96).any()
 
 
-def test_only_the_rows_asked_for_are_quantised(quantising: Unit) -> None:
+@roundings
+def test_only_the_rows_asked_for_are_quantised(quantising: Unit, rounding: Rounding) -> None:
     x_NI = random_rows(5, 64)
-    out, whole, untouched = (Quantized.empty(5, 64, quantising.layout) for _ in range(3))
-    quantising.call("quantize", x_NI, sizes(0, 5, 64, 64, 0), *whole.buffers())
-    quantising.call("quantize", x_NI, sizes(2, 4, 64, 64, 0), *out.buffers())
+    out, whole, untouched = (Quantized.empty(5, 64, quantising.layout, rounding) for _ in range(3))
+    quantize_rows(quantising, x_NI, 0, 5, 64, whole)
+    quantize_rows(quantising, x_NI, 2, 4, 64, out)
     for ours, all_of_it, none in zip(out.by_row(), whole.by_row(), untouched.by_row(), strict=True):
         np.testing.assert_array_equal(ours[2:4], all_of_it[2:4])
         np.testing.assert_array_equal(ours[[0, 1, 4]], none[[0, 1, 4]])
 
 
-def test_a_row_has_the_same_bits_alone_and_among_others(quantising: Unit) -> None:
+@roundings
+def test_a_row_has_the_same_bits_alone_and_among_others(
+    quantising: Unit, rounding: Rounding
+) -> None:
     x_NI, gain_I = random_rows(19, 200), random_rows(1, 200, seed=1)[0]
     together = norm(quantising, x_NI, gain_I, 1e-5, 200)
-    quantised = norm_quantized(quantising, x_NI, gain_I, 1e-5, 200)
+    quantised = norm_quantized(quantising, x_NI, gain_I, 1e-5, 200, rounding)
     for row in range(19):
         alone_NI = x_NI[row : row + 1].copy()
         np.testing.assert_array_equal(
             norm(quantising, alone_NI, gain_I, 1e-5, 200)[0], together[row]
         )
-        alone = norm_quantized(quantising, alone_NI, gain_I, 1e-5, 200)
+        alone = norm_quantized(quantising, alone_NI, gain_I, 1e-5, 200, rounding)
         for one, many in zip(alone.by_row(), quantised.by_row(), strict=True):
             np.testing.assert_array_equal(one[0], many[row])
 

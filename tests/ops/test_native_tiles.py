@@ -191,7 +191,9 @@ def gate_bias() -> NDArray[np.float32]:
 
 def gate(unit: Unit, weight: Weight, x: Narrowed) -> NDArray[np.float32]:
     out = Narrowed.empty(x.rows, FEATURES, x.pair_rows)
-    sizes = np.array([weight.format, 2 * FEATURES, weight.columns, x.rows, x.pair_rows], np.int64)
+    sizes = np.array(
+        [weight.format, 2 * FEATURES, weight.columns, x.rows, x.pair_rows, 1], np.int64
+    )
     no_floats = np.zeros(1, np.float32)
     buffers = *x.buffers(), *out.buffers(), no_floats, gate_bias()
     unit.call("gated", weight.packed, sizes, *buffers)
@@ -210,7 +212,7 @@ def test_a_gated_layer_is_its_activated_gate_times_the_rest(
     gate_NF, up_NF = (tiles_NTO[:, which::2].reshape(rows, -1) for which in (0, 1))
     expected_NF = gate_NF / (1 + np.exp(-gate_NF)) * up_NF
     y_NF = np.ones((rows, FEATURES), np.float32)
-    sizes = np.array([weight.format, 2 * FEATURES, weight.columns, rows, x.pair_rows], np.int64)
+    sizes = np.array([weight.format, 2 * FEATURES, weight.columns, rows, x.pair_rows, 1], np.int64)
     nothing = Narrowed.empty(rows, FEATURES)
     unit.call("gated", weight.packed, sizes, *x.buffers(), *nothing.buffers(), y_NF, gate_bias())
     np.testing.assert_allclose(y_NF, expected_NF, rtol=1e-6)
@@ -239,7 +241,7 @@ def test_rows_become_the_nearest_bfloat16_and_zeros_up_to_a_whole_block(
     x_NI = random.standard_normal((rows, columns + 3)).astype(np.float32)
     x_NI[:, columns:] = np.nan  # would be seen
     out = Narrowed.empty(rows, columns)
-    sizes = np.array([0, rows, columns + 3, columns, out.pair_rows], np.int64)
+    sizes = np.array([0, rows, columns + 3, columns, out.pair_rows, 1], np.int64)
     rows_unit.call("quantize", x_NI, sizes, *out.buffers())
     found_NI = out.by_row()
     np.testing.assert_array_equal(found_NI[:, :columns], nearest_bf16(x_NI[:, :columns].copy()))
@@ -255,6 +257,6 @@ def test_a_norm_for_the_unit_is_the_norm_in_bfloat16(rows_unit: Unit, rows: int)
     y_NI = np.zeros((rows, 200), np.float32)
     rows_unit.call("norm", x_NI, gain_I, eps, np.array([rows, 200, 200, 200], np.int64), y_NI)
     out = Narrowed.empty(rows, 200)
-    sizes = np.array([rows, 200, 200, out.pair_rows], np.int64)
+    sizes = np.array([rows, 200, 200, out.pair_rows, 1], np.int64)
     rows_unit.call("norm_quantized", x_NI, gain_I, eps, sizes, *out.buffers())
     np.testing.assert_array_equal(out.by_row()[:, :200], nearest_bf16(y_NI))

@@ -33,7 +33,7 @@ NETGAIN_TEST void run_step(Buffers buffers) {
   args.sines = array<float>(buffers, 10);
   args.y = sizes[14] ? nullptr : array<float>(buffers, 11);
   args.y_stride = heads * dim;
-  args.out = quantized_rows(buffers, 12, heads * dim, 0);
+  args.out = quantized_rows(buffers, 12, heads * dim, netgain::Rounding::kTwelveBits, 0);
   netgain::rope_and_store(args, 0, tokens);
 
   netgain::AttentionPlan plan;

@@ -15,20 +15,26 @@ NETGAIN_TEST void norm(Buffers buffers) {
   netgain::rms_norm(args, 0, sizes[0]);
 }
 
-// x, gain, eps, sizes (rows, x_stride, columns, rows by pair), then values, scales, offsets, scaled sums
+// x, gain, eps, sizes (rows, x_stride, columns, rows by pair, rounding), then values, scales, offsets, scaled sums
 NETGAIN_TEST void norm_quantized(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 3);
-  netgain::NormArgs args = {
-      array<float>(buffers, 0),  sizes[1], sizes[2], array<float>(buffers, 1),
-      scalar<float>(buffers, 2), nullptr,  0,        quantized_rows(buffers, 4, sizes[2], sizes[3])};
+  netgain::NormArgs args = {array<float>(buffers, 0),
+                            sizes[1],
+                            sizes[2],
+                            array<float>(buffers, 1),
+                            scalar<float>(buffers, 2),
+                            nullptr,
+                            0,
+                            quantized_rows(buffers, 4, sizes[2], static_cast<netgain::Rounding>(sizes[4]), sizes[3])};
   netgain::rms_norm(args, 0, sizes[0]);
 }
 
-// x, sizes (row begin, row end, x_stride, columns, rows by pair), then values, scales, offsets, scaled sums
+// x, sizes (row begin, row end, x_stride, columns, rows by pair, rounding), then values, scales, offsets, scaled sums
 NETGAIN_TEST void quantize(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 1);
-  netgain::quantize(array<float>(buffers, 0), sizes[2], sizes[3], quantized_rows(buffers, 2, sizes[3], sizes[4]),
-                    sizes[0], sizes[1]);
+  netgain::quantize(array<float>(buffers, 0), sizes[2], sizes[3],
+                    quantized_rows(buffers, 2, sizes[3], static_cast<netgain::Rounding>(sizes[5]), sizes[4]), sizes[0],
+                    sizes[1]);
 }
 
 // packed table, sizes (format, rows, columns, token count, y_stride), token ids, y

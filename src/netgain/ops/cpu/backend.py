@@ -305,7 +305,7 @@ class NativeRunner:
                     plan,
                     _whole_groups(max_rows) if memory.logits else max_tokens,
                     memory.columns,
-                    memory.quantized,
+                    memory.form,
                     memory.rows is Rows.LOGITS,
                 )
             )

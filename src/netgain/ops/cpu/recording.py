@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netgain.ops.cpu.plan_abi import OpKind
-from netgain.ops.cpu.weights import PackedWeight, packed
+from netgain.ops.cpu.weights import Form, PackedWeight, packed
 from netgain.ops.interface import Activation, AttentionSpec, StepModel
 from netgain.ops.weights import LinearWeight
 
@@ -107,7 +107,7 @@ class Memory:
     """One piece of memory that values take turns in; `logits`: the last value's, never shared."""
 
     columns: int
-    quantized: bool
+    form: Form
     rows: Rows
     logits: bool = False
 
@@ -160,49 +160,48 @@ class _Lowering:
         self.program = Program()
         self._result = result
         self._free: list[int] = []
-        self._place: dict[tuple[Node, bool], int] = {}
+        self._place: dict[tuple[Node, Form], int] = {}
         # Index of the last node that reads each form of a value; the result is never given up.
-        self._last: dict[tuple[Node, bool], int] = {(result, False): len(nodes)}
+        self._last: dict[tuple[Node, Form], int] = {(result, Form.FLOAT32): len(nodes)}
         for index, node in enumerate(nodes):
-            for value, quantized in _reads(node):
-                self._last[value, quantized] = index
+            for value, form in _reads(node):
+                self._last[value, form] = index
         for index, node in enumerate(nodes):
             self._lower(index, node)
 
     def _lower(self, index: int, node: Node) -> None:
-        wide, narrow = (node, False) in self._last, (node, True) in self._last
+        forms = [form for form in Form if (node, form) in self._last]
         source = self._source(node)
-        residual = -1 if node.residual is None else self._place[node.residual, False]
-        straight = narrow and not wide and _quantises(node)
-        output = self._output(index, node, quantized=straight)
+        residual = -1 if node.residual is None else self._place[node.residual, Form.FLOAT32]
+        straight = forms[0] if len(forms) == 1 and _quantises(node) else Form.FLOAT32
+        output = self._output(index, node, straight)
         self.program.ops.append(NativeOp(node, node.kind, source, output, residual))
         self._release(index, keep=output)
-        if narrow and not straight:
-            second = self._take(Memory(node.columns, True, node.rows))
-            self._place[node, True] = second
-            self.program.ops.append(NativeOp(node, OpKind.QUANTIZE, output, second))
-            if not wide:
-                self._free.append(output)
+        for form in forms:
+            if form not in (straight, Form.FLOAT32):
+                second = self._take(Memory(node.columns, form, node.rows))
+                self._place[node, form] = second
+                self.program.ops.append(NativeOp(node, OpKind.QUANTIZE, output, second))
+        if straight not in forms:
+            self._free.append(output)
 
     def _source(self, node: Node) -> int:
         if node.input is None:
             return -1
-        return self._place[node.input, bool(node.weight and node.weight.quantized)]
+        return self._place[node.input, _form_read(node)]
 
-    def _output(self, index: int, node: Node, *, quantized: bool) -> int:
+    def _output(self, index: int, node: Node, form: Form) -> int:
         residual = node.residual
         if (
             residual is not None
             and residual is not node.input  # which other tiles may still have to read
             and node is not self._result  # which may be wanted in the caller's memory
-            and self._last[residual, False] == index
+            and self._last[residual, Form.FLOAT32] == index
         ):
-            place = self._place.pop((residual, False))  # written where the residual was
+            place = self._place.pop((residual, Form.FLOAT32))  # written where the residual was
         else:
-            place = self._take(
-                Memory(node.columns, quantized, node.rows, logits=node is self._result)
-            )
-        self._place[node, quantized] = place
+            place = self._take(Memory(node.columns, form, node.rows, logits=node is self._result))
+        self._place[node, form] = place
         return place
 
     def _release(self, index: int, keep: int) -> None:
@@ -221,11 +220,15 @@ class _Lowering:
         return len(self.program.memory) - 1
 
 
-def _reads(node: Node) -> list[tuple[Node, bool]]:
-    """The values a node reads, and whether quantised."""
-    reads: list[tuple[Node, bool]] = []
+def _form_read(node: Node) -> Form:
+    return Form.FLOAT32 if node.weight is None else node.weight.reads
+
+
+def _reads(node: Node) -> list[tuple[Node, Form]]:
+    """The values a node reads, and in which form."""
+    reads: list[tuple[Node, Form]] = []
     if node.input is not None:
-        reads.append((node.input, bool(node.weight and node.weight.quantized)))
+        reads.append((node.input, _form_read(node)))
     if node.residual is not None:
-        reads.append((node.residual, False))
+        reads.append((node.residual, Form.FLOAT32))
     return reads

@@ -3,6 +3,7 @@
 Dimensions: O output features, I input features, N rows at hand.
 """
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -31,6 +32,14 @@ _KEPT: Final = {
 _DENSE: Final = frozenset({PackedFormat.FP32, PackedFormat.BF16, PackedFormat.FP16})
 
 
+class Form(enum.IntEnum):
+    """How activations are kept for a weight: as float32, or by a `Rounding` of formats.h."""
+
+    FLOAT32 = 0
+    TWELVE_BITS = 1
+    PAIRS = 2
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedWeight:
     """A `LinearWeight` in tiles; `data` begins at a cache line and must outlive its use.
@@ -49,9 +58,11 @@ class PackedWeight:
         return self.data.nbytes + (0 if self.bias_O is None else self.bias_O.nbytes)
 
     @property
-    def quantized(self) -> bool:
-        """Whether it is multiplied with quantised activations."""
-        return self.format not in _DENSE
+    def reads(self) -> Form:
+        """What it is multiplied with."""
+        if self.format in _DENSE:
+            return Form.FLOAT32
+        return Form.TWELVE_BITS if self.format is PackedFormat.Q8_0 else Form.PAIRS
 
 
 def packed(weight: LinearWeight) -> PackedWeight:

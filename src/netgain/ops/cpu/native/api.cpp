@@ -40,9 +40,9 @@ NETGAIN_API int ng_plan_group(Plan* plan, const netgain::NgGroup* group) {
   }
 }
 
-NETGAIN_API int ng_plan_value(Plan* plan, int64_t capacity, int64_t columns, int quantized, int logit_rows) {
+NETGAIN_API int ng_plan_value(Plan* plan, int64_t capacity, int64_t columns, int form, int logit_rows) {
   try {
-    return plan->add_value(capacity, columns, quantized != 0, logit_rows != 0);
+    return plan->add_value(capacity, columns, form, logit_rows != 0);
   } catch (...) {
     return -1;
   }

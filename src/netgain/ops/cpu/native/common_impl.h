@@ -60,10 +60,11 @@ inline void quantize_blocks(const F* x, int64_t row, int64_t block, const Quanti
   }
 }
 #else
-// One block of `q = x * inverse` in the layout of formats.h. Returns the sum of q.
-inline int32_t store_block(int8_t* values, const F* x, F inverse) {
-  const F limit = set1(kLargest);
-  const auto whole = [&](F value) { return max(min(mul(value, inverse), limit), sub(zero(), limit)); };
+inline F clamp(F x, float limit) { return max(min(x, set1(limit)), set1(-limit)); }
+
+// One block of `q = x * inverse`, rounded to twelve bits, see formats.h: nearest, ties to even. Returns the sum of q.
+inline int32_t store_twelve_bits(int8_t* values, const F* x, F inverse) {
+  const auto whole = [&](F value) { return clamp(mul(value, inverse), kLargest); };
 #if defined(NETGAIN_STORES_PLANES)
   static_assert(kBlock == 2 * kLanes && kPlane == kBlock, "two vectors are a block");
   return store_planes(values, whole(x[0]), whole(x[1]));
@@ -83,24 +84,49 @@ inline int32_t store_block(int8_t* values, const F* x, F inverse) {
 #endif
 }
 
-// Quantises the blocks that share a scale to 12 bits, see formats.h: nearest, ties to even. `block` is
-// the first of them, x its kBlock / kLanes vectors and those of the next one, unless it is a row's last.
-// Values too small for their scale's inverse to be finite become 0.
+// The same, rounded in pairs. The whole numbers are small: no operation on them rounds.
+inline int32_t store_pairs(int8_t* values, const F* x, F inverse) {
+  constexpr int vectors = kBlock / 2 / kLanes;
+  F scaled[2 * vectors], first[vectors], second[vectors], high_first[vectors], high_second[vectors];
+  for (int i = 0; i < 2 * vectors; ++i) scaled[i] = clamp(mul(x[i], inverse), kLargestOfPair);
+  split_quads(scaled, first, second);
+  F sums = zero();
+  for (int i = 0; i < vectors; ++i) {
+    // How often (1, 7) and (9, -1) fit: the coordinates of the pair, each rounded.
+    const F s = round(mul(add(first[i], mul(second[i], set1(9.0f))), set1(1.0f / 64.0f)));
+    const F t = round(mul(sub(mul(first[i], set1(7.0f)), second[i]), set1(1.0f / 64.0f)));
+    const F p = fma(t, set1(9.0f), s), r = sub(mul(s, set1(7.0f)), t);
+    high_first[i] = round(mul(p, set1(1.0f / 64.0f)));
+    const F shared = fma(high_first[i], set1(-64.0f), p);
+    high_second[i] = mul(fma(shared, set1(-7.0f), r), set1(1.0f / 64.0f));
+    store_int8(values + kPlane + i * kLanes, shared);
+    sums = add(sums, add(s, t));
+  }
+  store_quads(values, high_first, high_second);
+  return 8 * reduce_add_int(sums);  // p + r = 8 * (s + t)
+}
+
+// Quantises the blocks that share a scale, see formats.h. `block` is the first of them, x its kBlock / kLanes
+// vectors and those of the next one, unless it is a row's last. Values too small for their scale's inverse to be
+// finite become 0.
 inline void quantize_blocks(const F* x, int64_t row, int64_t block, const QuantizedRows& out) {
   constexpr int vectors = kBlock / kLanes;
   const int64_t blocks = smaller(kScaleBlocks, out.blocks - block);
-  F largest = abs(x[0]);
-  for (int i = 1; i < vectors; ++i) largest = max(largest, abs(x[i]));
+  F sizes = abs(x[0]);
+  for (int i = 1; i < vectors; ++i) sizes = max(sizes, abs(x[i]));
   if (blocks == kScaleBlocks) {
-    for (int i = vectors; i < kScaleBlocks * vectors; ++i) largest = max(largest, abs(x[i]));
+    for (int i = vectors; i < kScaleBlocks * vectors; ++i) sizes = max(sizes, abs(x[i]));
   }
-  const float most = reduce_max(largest);
-  const bool any = most > 1e-30f;
-  const float scale = any ? most * (1.0f / kLargest) : 0.0f;
-  const F inverse = set1(any ? kLargest / most : 0.0f);
+  const float most = reduce_max(sizes);
+  const bool any = most > 1e-30f, pairs = out.rounding == Rounding::kPairs;
+  const float largest = pairs ? kLargestOfPair : kLargest;
+  const float scale = any ? most * (pairs ? 1.0f / kLargestOfPair : 1.0f / kLargest) : 0.0f;
+  const F inverse = set1(any ? largest / most : 0.0f);
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t at = out.index(row, block + b);
-    const int32_t sum = store_block(out.values + at * kBlockValues, x + b * vectors, inverse);
+    int8_t* values = out.values + at * kBlockValues;
+    const F* from = x + b * vectors;
+    const int32_t sum = pairs ? store_pairs(values, from, inverse) : store_twelve_bits(values, from, inverse);
     out.scales[at] = scale;
     out.offsets[at] = -8 * sum;
     out.scaled_sums[at] = scale * static_cast<float>(sum);

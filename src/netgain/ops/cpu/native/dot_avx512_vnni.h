@@ -8,71 +8,60 @@ namespace {
 using Words = __m512i;
 constexpr int kPartBytes = 64;
 constexpr int kQuantizedRows = 8;
-inline Words no_words() { return _mm512_setzero_si512(); }
 inline Words load_words(const uint8_t* at) { return _mm512_loadu_si512(at); }
 inline Words set_words(int32_t word) { return _mm512_set1_epi32(word); }
-inline Words flip_signs(Words x) { return _mm512_xor_si512(x, _mm512_set1_epi8(static_cast<char>(0x80))); }
-inline Words low_nibbles(Words x) { return _mm512_and_si512(x, _mm512_set1_epi8(0x0f)); }
-inline Words high_nibbles_times_16(Words x) { return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(0xf0))); }
-inline Words high_nibbles(Words x) { return low_nibbles(_mm512_srli_epi16(x, 4)); }
-inline Words low_nibbles_times_16(Words x) { return high_nibbles_times_16(_mm512_slli_epi16(x, 4)); }
-inline Words add_sixteenfold(Words x, Words y) { return _mm512_add_epi32(x, _mm512_slli_epi32(y, 4)); }
-inline Words add_quads(Words total, Words weights, const int8_t* quad) {
-  int32_t bits;
-  __builtin_memcpy(&bits, quad, sizeof bits);
-  return _mm512_dpbusd_epi32(total, weights, _mm512_set1_epi32(bits));
+inline Words bits_of_both(Words x, Words y) { return _mm512_and_si512(x, y); }
+inline Words add_words(Words x, Words y) { return _mm512_add_epi32(x, y); }
+inline Words add_bytes(Words x, Words y) { return _mm512_add_epi8(x, y); }
+inline Words subtract_bytes(Words x, Words y) { return _mm512_sub_epi8(x, y); }
+template <int BITS>
+inline Words shift_left(Words x) {
+  return _mm512_slli_epi32(x, BITS);
 }
-inline F to_floats(Words x) { return _mm512_cvtepi32_ps(x); }
+template <int BITS>
+inline Words shift_right(Words x) {
+  return _mm512_srli_epi16(x, BITS);
+}
+inline Words dot_quads(Words total, Words weights, Words quads) { return _mm512_dpbusd_epi32(total, weights, quads); }
+
+}  // namespace
+}  // namespace netgain
+
+#include "dot_quads.h"
+
+namespace netgain {
+namespace {
+
+// total[r] = dot product of a block of 8-bit weights and row r of the activations, in planes of twelve bits, exact.
+template <int R>
+inline void byte_dots(const uint8_t* weights, const int8_t* values, const int32_t* offsets, Words* total) {
+  Words high[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    high[r] = set_words(0);
+    total[r] = set_words(16 * offsets[r]);  // unsigned weights are 128 too much
+  }
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q) {
+    const Words w = _mm512_xor_si512(load_words(weights + 64 * q), set_words(static_cast<int32_t>(0x80808080)));
+    add_quads<R>(w, values + 4 * q, high);
+    add_quads<R>(w, values + kPlane + 4 * q, total);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) total[r] = add_words(total[r], shift_left<4>(high[r]));
+}
 
 // out[r] = dot product of block `payload` and row r of the activations, exact.
 template <WeightFormat W, int R>
 inline void dots(const uint8_t* payload, int part, const int8_t* values, const int32_t* offsets, F* out) {
-  const uint8_t* weights = payload + part * kPartBytes;
   Words total[R];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    // Unsigned weights carry 8 or 128 too much per activation.
-    if constexpr (W == WeightFormat::kQ4_1) {
-      total[r] = no_words();
-    } else {
-      total[r] = set_words(W == WeightFormat::kQ8_0 ? 16 * offsets[r] : offsets[r]);
-    }
-  }
   if constexpr (W == WeightFormat::kQ8_0) {
-    Words high[R];
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) high[r] = no_words();
-#pragma GCC unroll 8
-    for (int q = 0; q < 8; ++q) {
-      Words w = flip_signs(load_words(weights + 64 * q));
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        const int8_t* quad = values + r * kBlockValues + 4 * q;
-        high[r] = add_quads(high[r], w, quad);
-        total[r] = add_quads(total[r], w, quad + kPlane);
-      }
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) total[r] = add_sixteenfold(total[r], high[r]);
+    byte_dots<R>(payload + part * kPartBytes, values, offsets, total);
   } else {
-#pragma GCC unroll 4
-    for (int q = 0; q < 4; ++q) {
-      // Sixteen times a 4-bit weight still fits 8 bits, so both planes add up in one place.
-      const Words both = load_words(weights + 64 * q);
-      const Words first = low_nibbles(both), first16 = low_nibbles_times_16(both);
-      const Words second = high_nibbles(both), second16 = high_nibbles_times_16(both);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        const int8_t* quads = values + r * kBlockValues + 8 * q;
-        total[r] = add_quads(total[r], first16, quads);
-        total[r] = add_quads(total[r], first, quads + kPlane);
-        total[r] = add_quads(total[r], second16, quads + 4);
-        total[r] = add_quads(total[r], second, quads + kPlane + 4);
-      }
-    }
+    nibble_dots<W, R>(payload + part * kPartBytes, values, offsets, total);
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) out[r] = to_floats(total[r]);
+  for (int r = 0; r < R; ++r) out[r] = _mm512_cvtepi32_ps(total[r]);
 }
 
 }  // namespace

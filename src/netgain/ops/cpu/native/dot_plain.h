@@ -4,11 +4,24 @@
 namespace netgain {
 namespace {
 
+// The activations of a row's block, see Rounding in formats.h.
+template <WeightFormat W>
+inline void whole_numbers(const int8_t* values, int32_t* to) {
+  for (int i = 0; i < kBlock; ++i) {
+    if constexpr (rounding_for(W) == Rounding::kTwelveBits) {
+      to[i] = 16 * values[i] + values[kPlane + i];
+    } else {
+      const int shared = values[kPlane + i / 8 * 4 + i % 4];
+      to[i] = 64 * values[i] + (i % 8 < 4 ? 1 : 7) * shared;
+    }
+  }
+}
+
 template <WeightFormat W, int R>
 inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, const int32_t* offsets, F* out) {
   for (int r = 0; r < R; ++r) {
-    const int8_t *high = values + r * kBlockValues, *low = high + kPlane;
-    int32_t total[kTile] = {};
+    int32_t of_row[kBlock], total[kTile] = {};
+    whole_numbers<W>(values + r * kBlockValues, of_row);
     for (int q = 0; q < 8; ++q) {
       for (int o = 0; o < kTile; ++o) {
         for (int k = 0; k < 4; ++k) {
@@ -19,7 +32,7 @@ inline void dots(const uint8_t* payload, int /*part*/, const int8_t* values, con
             uint8_t both = payload[64 * (q / 2) + 4 * o + k];
             weight = q % 2 ? both >> 4 : both & 0x0f;
           }
-          total[o] += weight * (16 * high[4 * q + k] + low[4 * q + k]);
+          total[o] += weight * of_row[4 * q + k];
         }
       }
     }

@@ -75,18 +75,36 @@ struct Matrix {
 };
 
 // Activations for quantised weights. For a matrix unit they are bfloat16, kBlock of them in the place of a
-// block's values, and nothing else. For all others 12-bit whole numbers: value = scale * q, one scale for
-// 64 input features. (With 8 bits one token in thirty was another than with float32, see docs/decisions.)
-// Blocks of 32 in two layouts:
-//     planes  int8 high[32], low[32] with q = 16 * high + low, so that 8-bit dot products serve:
-//             weights times `high` and times `low`
-//     words   int16 q[32] in the order 0 2 1 3, 4 6 5 7, ...: AVX2, whose 16-bit products add up
-//             two at a time in 32 bits, and AVX-VNNI, which shares its code for everything else
+// block's values, and nothing else. For all others whole numbers: value = scale * q, one scale for 64 input
+// features, in blocks of 32, rounded as suits the weights that they meet. (With 8 bits one token in thirty was
+// another than with float32, see docs/decisions.)
 // Rows are kept in groups of 16, block after block, [rows / 16][blocks][16] of whatever belongs to a
 // block of a row: a group's block is one tile of a matrix unit, and what kernels of several rows
-// need lies side by side.
-inline constexpr int kLargest = 2039;         // q lies in [-kLargest, kLargest], high fits 8 bits
-inline constexpr int64_t kPlane = kBlock;     // bytes of `high`, then as many of `low`
+// need lies side by side. Values are part of the interface to Python, where 0 stands for float32.
+enum class Rounding : int32_t {
+  // For 8-bit weights, 12 bits each: q lies in [-kLargest, kLargest]. In two layouts:
+  //     planes  int8 high[32], low[32] with q = 16 * high + low, so that 8-bit dot products serve:
+  //             weights times `high` and times `low`
+  //     words   int16 q[32] in the order 0 2 1 3, 4 6 5 7, ...: AVX2, whose 16-bit products add up
+  //             two at a time in 32 bits, and AVX-VNNI, which shares its code for everything else
+  kTwelveBits = 1,
+  // For 4-bit weights, two features at a time, those whose codes c and d share a byte (see CodeLayout):
+  // they become p and r in [-kLargestOfPair - 5, kLargestOfPair + 5], the point next to them of the lattice that
+  // (1, 7) and (9, -1) span. It holds one pair of whole numbers in 64, so they are as good as steps of 8, and it
+  // is where p = 64 * h + x and r = 64 * k + 7 * x for some x: c * p + d * r = 64 * (c * h + d * k) + (c + 7 * d) * x,
+  // three products of bytes where planes of as many bits take four.
+  //     int8 high[32]    h and k, in the order of the features
+  //     int8 shared[16]  x, in [-32, 32]
+  //     and 16 bytes that nobody reads
+  kPairs = 2,
+};
+constexpr Rounding rounding_for(WeightFormat format) {
+  return format == WeightFormat::kQ8_0 ? Rounding::kTwelveBits : Rounding::kPairs;
+}
+
+inline constexpr int kLargest = 2039;         // `high` fits 8 bits
+inline constexpr int kLargestOfPair = 7900;   // k fits 8 bits
+inline constexpr int64_t kPlane = kBlock;     // bytes of `high`, then `low` or `shared`
 inline constexpr int64_t kBlockValues = 2 * kPlane;
 inline constexpr int64_t kRowGroup = 16;
 
@@ -96,6 +114,7 @@ struct QuantizedRows {
   int32_t* offsets;    // -8 times the sum of q: added to products with q + 8, gives those with q
   float* scaled_sums;  // scale times the sum of q
   int64_t blocks;
+  Rounding rounding;
   // For a matrix unit, how many rows a step has, if 2 to 16: values are then [blocks][16 pairs][rows][2]. Else 0.
   int64_t pair_rows;
 

@@ -43,12 +43,11 @@ void quantized_tile(const LinearArgs& args, int64_t row, int64_t tile, float* ou
       F dot[R];
       dots<W, R>(block + payload_at, part, values + b * kRowGroup * kBlockValues, offsets + b * kRowGroup, dot);
       const F scale = load_fp16(block + part * kLanes * 2);
+      const F minimum = has_minimum ? load_fp16(block + 32 + part * kLanes * 2) : zero();
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) total[r] = fma(dot[r], mul(scale, set1(scales[b * kRowGroup + r])), total[r]);
-      if constexpr (has_minimum) {
-        const F minimum = load_fp16(block + 32 + part * kLanes * 2);
-#pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) total[r] = fma(minimum, set1(scaled_sums[b * kRowGroup + r]), total[r]);
+      for (int r = 0; r < R; ++r) {
+        total[r] = fma(dot[r], mul(scale, set1(scales[b * kRowGroup + r])), total[r]);
+        if constexpr (has_minimum) total[r] = fma(minimum, set1(scaled_sums[b * kRowGroup + r]), total[r]);
       }
     }
 #pragma GCC unroll 16

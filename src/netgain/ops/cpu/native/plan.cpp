@@ -62,9 +62,9 @@ int Plan::add_group(const NgGroup& spec) {
   return static_cast<int>(groups_.size()) - 1;
 }
 
-int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logit_rows) {
-  Value value{capacity, columns, quantized, logit_rows, nullptr, {}};
-  if (quantized) {
+int Plan::add_value(int64_t capacity, int64_t columns, int form, bool logit_rows) {
+  Value value{capacity, columns, form != 0, logit_rows, nullptr, {}};
+  if (value.quantized) {
     const int64_t blocks = ceil_div(columns, kBlock);
     const int64_t groups = round_up(capacity, kRowGroup) * blocks;
     value.rows = {allocate<int8_t>(groups * kBlockValues),
@@ -72,6 +72,7 @@ int Plan::add_value(int64_t capacity, int64_t columns, bool quantized, bool logi
                   allocate<int32_t>(groups),
                   allocate<float>(groups),
                   blocks,
+                  static_cast<Rounding>(form),
                   0};
   } else {
     value.x = allocate<float>(capacity * columns);

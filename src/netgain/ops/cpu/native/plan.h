@@ -93,8 +93,8 @@ class Plan final : public Program {
        int64_t pairs);
 
   int add_group(const NgGroup& group);
-  // Memory for one value: [tokens or logit rows, at most `capacity`][columns].
-  int add_value(int64_t capacity, int64_t columns, bool quantized, bool logit_rows);
+  // Memory for one value: [tokens or logit rows, at most `capacity`][columns], float32 or a Rounding.
+  int add_value(int64_t capacity, int64_t columns, int form, bool logit_rows);
   void add(const NgOp& op);
   // `logits`: the value that draws read, the last operation's result. If that is a linear layer, a
   // step may have more rows than the value: they are computed, drawn from and scored group by group.
@@ -124,7 +124,7 @@ class Plan final : public Program {
   struct Value {
     int64_t capacity, columns;  // rows, features
     bool quantized, logit_rows;
-    float* x;
+    float* x;            // one of both, null or empty the other
     QuantizedRows rows;
   };
   struct Group {

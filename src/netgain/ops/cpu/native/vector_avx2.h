@@ -111,6 +111,27 @@ inline void store_int8(int8_t* p, F x) {
   __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(halves, halves));
 }
+// Four vectors by quads of lanes: the first of each pair of quads, and the second.
+inline void split_quads(const F* x, F* first, F* second) {
+  for (int i = 0; i < 2; ++i) {
+    first[i] = _mm256_permute2f128_ps(x[2 * i], x[2 * i + 1], 0x20);
+    second[i] = _mm256_permute2f128_ps(x[2 * i], x[2 * i + 1], 0x31);
+  }
+}
+// The other way round, whole numbers in [-128, 127] to 32 bytes.
+inline void store_quads(int8_t* p, const F* first, const F* second) {
+  // Packing works in lanes of 128 bits, so both quads of a pair stay together.
+  const __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(first[0]), _mm256_cvtps_epi32(second[0]));
+  const __m256i high = _mm256_packs_epi32(_mm256_cvtps_epi32(first[1]), _mm256_cvtps_epi32(second[1]));
+  const __m256i pairs = _mm256_packs_epi16(low, high);  // 0, 2, 1, 3
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(pairs, 0xd8));
+}
+inline int32_t reduce_add_words(__m256i x) {
+  const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+inline int32_t reduce_add_int(F whole) { return reduce_add_words(_mm256_cvtps_epi32(whole)); }
 #define NETGAIN_STORES_WORDS 1
 // Four vectors of whole numbers q in [-2039, 2039] (rounded here) as 16-bit words in the order of
 // formats.h: 0 2 1 3, 4 6 5 7, ... Returns the sum of q.
@@ -126,10 +147,7 @@ inline int32_t store_words(int8_t* p, F first, F second, F third, F fourth) {
   };
   put(p, a, b);
   put(p + 32, c, d);
-  const __m256i sums = _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d));
-  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-  __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+  return reduce_add_words(_mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d)));
 }
 inline void store_bf16(void* p, F x) {
   __m256i bits = _mm256_castps_si256(x);

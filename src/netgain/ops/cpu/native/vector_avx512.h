@@ -107,6 +107,19 @@ inline void store_int8(int8_t* p, F x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
 }
 inline int32_t reduce_add_int(F whole) { return _mm512_reduce_add_epi32(_mm512_cvtps_epi32(whole)); }
+// Two vectors by quads of lanes: the first of each pair of quads, and the second.
+inline void split_quads(const F* x, F* first, F* second) {
+  constexpr int even = 0x88, odd = 0xdd;  // quarters of both operands
+  *first = _mm512_shuffle_f32x4(x[0], x[1], even);
+  *second = _mm512_shuffle_f32x4(x[0], x[1], odd);
+}
+// The other way round, whole numbers in [-128, 127] to 32 bytes.
+inline void store_quads(int8_t* p, const F* first, const F* second) {
+  const __m128i a = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(*first));
+  const __m128i b = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(*second));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi32(a, b));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), _mm_unpackhi_epi32(a, b));
+}
 #define NETGAIN_STORES_PLANES 1
 // Two vectors of whole numbers q in [-2039, 2039] (rounded here) as bytes: 32 of `high`, then 32 of
 // `low`, where q = 16 * high + low. Returns the sum of q.

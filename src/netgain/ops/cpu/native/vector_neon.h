@@ -114,6 +114,20 @@ inline void store_int8(int8_t* p, F x) {
   uint32_t four = vget_lane_u32(vreinterpret_u32_s8(bytes), 0);
   std::memcpy(p, &four, sizeof four);
 }
+// Eight vectors, each a quad: the first of each pair, and the second.
+inline void split_quads(const F* x, F* first, F* second) {
+  for (int i = 0; i < 4; ++i) {
+    first[i] = x[2 * i];
+    second[i] = x[2 * i + 1];
+  }
+}
+// The other way round, whole numbers in [-128, 127] to 32 bytes.
+inline void store_quads(int8_t* p, const F* first, const F* second) {
+  for (int i = 0; i < 4; ++i) {
+    store_int8(p + 8 * i, first[i]);
+    store_int8(p + 8 * i + 4, second[i]);
+  }
+}
 inline int32_t reduce_add_int(F whole) { return vaddvq_s32(vcvtnq_s32_f32(whole)); }
 inline void store_bf16(void* p, F x) {
   uint32x4_t all = vreinterpretq_u32_f32(x), high = vshrq_n_u32(all, 16);

@@ -206,6 +206,18 @@ inline void store_int8(int8_t* p, F x) {
   store(lanes, x);
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(static_cast<int32_t>(lanes[i]));
 }
+// Two vectors by quads of lanes: the first of each pair of quads, and the second.
+inline void split_quads(const F* x, F* first, F* second) {
+  const Quarter *a = x[0].quarters, *b = x[1].quarters;
+  *first = {{a[0], a[2], b[0], b[2]}};
+  *second = {{a[1], a[3], b[1], b[3]}};
+}
+// The other way round, whole numbers in [-128, 127] to 32 bytes.
+inline void store_quads(int8_t* p, const F* first, const F* second) {
+  const Quarter *a = first->quarters, *b = second->quarters;
+  store_int8(p, {{a[0], b[0], a[1], b[1]}});
+  store_int8(p + 16, {{a[2], b[2], a[3], b[3]}});
+}
 inline int32_t reduce_add_int(F whole) {
   float lanes[kLanes];
   store(lanes, whole);
