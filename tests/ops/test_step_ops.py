@@ -155,7 +155,7 @@ def test_a_window_hides_what_lies_before_it(ops: Backend, slices: list[Slice], w
 
 
 def test_attention_of_a_slice_is_the_same_alone_and_in_any_company(ops: Backend) -> None:
-    # To the bit, but for torch: on some processors its matrix library's order of additions follows addresses.
+    # To the bit, but for torch, whose order of additions follows addresses on some processors.
     tolerance = 1e-6 if isinstance(ops, TorchBackend) else 0.0
     every = sequences([(1, 50), (7, 40), (1, 200), (1, 60), (16, 16), (2, 130), (1, 51), (1, 129)])
     together = every.attend(attention(ops, every, frequencies=FREQUENCIES))
