@@ -28,21 +28,21 @@ from netgain.ops.cpu.weights import packed_format, resident_bytes
 from netgain.ops.interface import Activation, AttentionSpec, StepModel
 from netgain.ops.weights import LinearWeight
 
-PLANES: Final = 2
-"""8-bit planes of quantised activations: a quantised weight costs as many byte products.
-
-A matrix unit multiplies such weights in bfloat16, which takes it as long.
-"""
-_QUANTIZED: Final = frozenset({PackedFormat.Q8_0, PackedFormat.Q4_0, PackedFormat.Q4_1})
+_TILE_PRODUCTS: Final = 2.0
+"""Byte products that take a matrix unit as long as one of bfloat16, in which it multiplies."""
+_BYTE_PRODUCTS: Final = {PackedFormat.Q8_0: 2.0, PackedFormat.Q4_0: 1.5, PackedFormat.Q4_1: 1.5}
+"""For a weight and a row, by the format of the weight: see `Rounding` of formats.h."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedWeight:
-    """A `LinearWeight` that is not there. `quantized`: multiplied in bytes, not in floats."""
+    """A `LinearWeight` that is not there. `byte_products`: for each element and row; 0: it is
+    multiplied in floats.
+    """
 
     shape: tuple[int, int]
     stored_bytes: int
-    quantized: bool
+    byte_products: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ class ModelWork:
             out_features, in_features = weight.shape
             multiplied = rows[kind] * out_features * in_features
             read += weight.stored_bytes if rows[kind] else 0
-            if weight.quantized:
-                products += PLANES * multiplied
+            if weight.byte_products:
+                products += round(weight.byte_products * multiplied)
             else:
                 floats += multiplied
         for spec in self._attention:
@@ -163,15 +163,17 @@ def work_of(
     tiled = False
     for spec in matrix_specs(checkpoint):
         if backend is BackendName.TORCH:
-            matrices[spec.name] = CountedWeight(spec.shape, 4 * math.prod(spec.shape), False)
+            matrices[spec.name] = CountedWeight(spec.shape, 4 * math.prod(spec.shape), 0.0)
             continue
         library = load()
         assert not isinstance(library, Unavailable), library.reason
-        tiled = library.isa == "amx" and kv_dtype is not KVDType.FP32
+        unit = library.isa == "amx"
+        tiled = unit and kv_dtype is not KVDType.FP32
+        byte_products = _BYTE_PRODUCTS.get(packed_format(weights, spec), 0.0)
         matrices[spec.name] = CountedWeight(
             spec.shape,
             resident_bytes(library, weights, spec),
-            packed_format(weights, spec) in _QUANTIZED,
+            _TILE_PRODUCTS if unit and byte_products else byte_products,
         )
     vectors: Mapping[str, NDArray[np.float32]] = {
         parameter.name: np.zeros(parameter.shape, np.float32)

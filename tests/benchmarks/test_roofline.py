@@ -15,10 +15,10 @@ from netgain.ops.selection import native_is_there
 
 GAIN = np.ones(8, np.float32)
 QKV, OUT, GATE_UP, HEAD = (
-    CountedWeight((16, 8), 100, True),
-    CountedWeight((8, 8), 50, True),
-    CountedWeight((32, 8), 200, True),
-    CountedWeight((10, 8), 320, False),
+    CountedWeight((16, 8), 100, 1.5),
+    CountedWeight((8, 8), 50, 2.0),
+    CountedWeight((32, 8), 200, 1.5),
+    CountedWeight((10, 8), 320, 0.0),
 )
 
 
@@ -55,10 +55,10 @@ def test_pairs_are_counted_as_one_by_one(before: int, count: int, window: int) -
     assert pairs(before, count, window) == sum(seen)
 
 
-def test_a_quantised_weight_costs_two_byte_products_per_row_and_a_plain_one_a_float() -> None:
+def test_a_quantised_weight_costs_its_byte_products_per_row_and_a_plain_one_a_float() -> None:
     step = work().step([(0, 5)], 1)
     attention = 2 * 2 * 4 * (1 + 2 + 3 + 4 + 5)
-    assert step.products == 2 * (5 * 16 * 8 + 1 * 8 * 8 + 1 * 32 * 8)
+    assert step.products == 1.5 * 5 * 16 * 8 + 2 * 1 * 8 * 8 + 1.5 * 1 * 32 * 8
     assert step.floats == 1 * 10 * 8 + attention
 
 

@@ -36,6 +36,11 @@ class Rounding(Enum):
     def largest(self) -> int:
         return 2039 if self is Rounding.TWELVE_BITS else 7900
 
+    @property
+    def most_off(self) -> float:
+        """How far a number is from what it is rounded to, and what a scale's own rounding adds."""
+        return 0.501 if self is Rounding.TWELVE_BITS else 5.01
+
     def nearest(self, scaled: NDArray[np.float32]) -> NDArray[np.int32]:
         """Whole numbers for numbers [..., 32] of at most `largest`."""
         if self is Rounding.TWELVE_BITS:

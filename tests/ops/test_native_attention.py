@@ -142,13 +142,13 @@ class Cache:
         backwards: bool = False,
     ) -> list[Floats]:
         """Runs (request, tokens) slices in one step: float32 results [tokens, H D] per slice."""
-        return [rows for rows, _ in self._step(slices, threads, batch, backwards, quantized=False)]
+        return [rows for rows, _ in self._step(slices, threads, batch, backwards, rounding=None)]
 
     def quantized_step(
-        self, slices: Sequence[tuple[int, int]], *, threads: int = 1
+        self, slices: Sequence[tuple[int, int]], rounding: Rounding, *, threads: int = 1
     ) -> list[tuple[Floats, Floats]]:
         """The same with quantised results: dequantised rows, and scale * sum per block."""
-        return self._step(slices, threads, 1, backwards=False, quantized=True)
+        return self._step(slices, threads, 1, backwards=False, rounding=rounding)
 
     def _step(
         self,
@@ -156,7 +156,7 @@ class Cache:
         threads: int,
         batch: int,
         backwards: bool,
-        quantized: bool,
+        rounding: Rounding | None,
     ) -> list[tuple[Floats, Floats]]:
         shape = self.shape
         width = shape.heads * shape.dim
@@ -186,7 +186,8 @@ class Cache:
         sizes = [
             *(len(slices), self.most, shape.format, LAYERS, shape.kv_heads, shape.dim),
             *(shape.block_tokens, LAYER, shape.heads, shape.window),
-            *(tokens, threads, batch, backwards, quantized, self.unit.layout is Layout.BF16),
+            *(tokens, threads, batch, backwards, rounding.value if rounding else 0),
+            self.unit.layout is Layout.BF16,
         ]
         self.unit.call(
             "run_step",
@@ -197,10 +198,10 @@ class Cache:
         self.merges = int(merges[0])
         for request, count in slices:
             self.done[request] += count
-        if quantized and self.unit.layout is Layout.BF16:
+        if rounding and self.unit.layout is Layout.BF16:
             y = Narrowed(tokens, 0, values.view(np.uint16)).by_row()
-        elif quantized:
-            whole = self.unit.layout.read(values, Rounding.TWELVE_BITS)
+        elif rounding:
+            whole = self.unit.layout.read(values, rounding)
             assert (offsets == -8 * whole.sum(-1)).all()
             rows = (whole * scales[..., None]).transpose(0, 2, 1, 3)
             y = rows.reshape(groups * 16, width)[:tokens]
@@ -399,20 +400,21 @@ def test_values_beyond_float16_are_stored_as_its_largest(isa: InstructionSet, un
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_quantised_results_are_the_float_results_in_12_bits_or_in_bfloat16(
-    unit: Unit, threads: int
+@pytest.mark.parametrize("rounding", Rounding, ids=lambda rounding: rounding.name)
+def test_quantised_results_are_the_float_results_rounded_or_in_bfloat16(
+    unit: Unit, threads: int, rounding: Rounding
 ) -> None:
     plain, quantized = (Cache(unit, Shape(), [700]) for _ in range(2))
     for count in (600, 1, 1, 7):
         wanted = plain.step([(0, count)], threads=threads)[0]
-        found, scaled_sums = quantized.quantized_step([(0, count)], threads=threads)[0]
+        found, scaled_sums = quantized.quantized_step([(0, count)], rounding, threads=threads)[0]
         pairs = wanted.reshape(count, -1, 64)
-        scales = np.abs(pairs).max(-1, keepdims=True) / Rounding.TWELVE_BITS.largest
+        scales = np.abs(pairs).max(-1, keepdims=True) / rounding.largest
         if unit.layout is Layout.BF16:
             np.testing.assert_array_equal(found, nearest_bf16(wanted))
             continue
         error = np.abs(found.reshape(pairs.shape) - pairs)
-        assert (error <= 0.501 * scales).all()  # half a step, and rounding of its 2,039
+        assert (error <= rounding.most_off * scales).all()
         sums = found.reshape(count, -1, 32).sum(-1)
         np.testing.assert_allclose(scaled_sums, sums, rtol=1e-4, atol=1e-4)
 

@@ -76,6 +76,31 @@ def test_logits_with_a_residual_come_out_whole(native: Backend) -> None:
     assert np.allclose(found, X[[3, 2]] + X[[3, 2]] @ W.T, atol=1e-4)
 
 
+@pytest.mark.parametrize("weights", [WeightFormat.INT8, WeightFormat.INT4])
+@pytest.mark.parametrize("columns", [1, 4, 33, 36, 37, 64, 100, 124])
+def test_quantised_weights_multiply_any_number_of_columns(
+    weights: WeightFormat, columns: int
+) -> None:
+    made = backend(BackendName.NATIVE, weights, KVFormat.FP32)
+    random = np.random.default_rng(columns)
+    # Numbers that 8 bits hold with a scale of 1, and weights that 4 bits hold, far from 0.
+    x_TI = random.integers(-127, 128, (20, columns)).astype(np.float32)
+    x_TI[:, ::32] = 127
+    w_OI = (1 + random.integers(0, 16, (24, columns)) / 16).astype(np.float32)
+    w_OI[:, ::32], w_OI[:, 1::32] = 1, 31 / 16
+
+    def steps(ops: StepOps[object], table: LinearWeight, weight: LinearWeight) -> object:
+        return ops.linear(ops.logit_rows(ops.embedding(table)), weight)
+
+    probe = Probe(matrix(made, x_TI, embedding=True), matrix(made, w_OI), steps)
+    found_TO = rows_of(made.runner(probe, (GROUP,), 8, 32, 20), list(range(20)), list(range(20)))
+    # A pair is off by 5 of 7,900 at most, bfloat16 by 1 of 256 of either factor.
+    most_off = 127 * max(5.01 / 7900, 2 / 256 if made.traits.isa == "amx" else 0)
+    of_weights = 127 * columns * w_OI.max() / 254 if weights is WeightFormat.INT8 else 0
+    allowed_O = most_off * (w_OI.sum(1) + 4) + of_weights + 1e-3
+    assert (np.abs(found_TO - x_TI @ w_OI.T) <= allowed_O).all()
+
+
 def test_more_tokens_or_rows_than_the_plan_has_memory_for_are_refused(native: Backend) -> None:
     def steps(ops: StepOps[object], table: LinearWeight, weight: LinearWeight) -> object:
         return ops.linear(ops.logit_rows(ops.embedding(table)), weight)

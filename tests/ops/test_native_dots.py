@@ -161,21 +161,21 @@ def test_a_gated_layer_is_its_activated_gate_times_the_rest(
     values_NF, scales_NB = gate(unit, weight, x, rounding).by_row()[:2]
     scales_NF = np.repeat(scales_NB, BLOCK, axis=1)
     error_NF = np.abs(values_NF * scales_NF - expected_NF)
-    steps = {Rounding.TWELVE_BITS: 0.501, Rounding.PAIRS: 5.01}[rounding]
-    assert (error_NF <= steps * scales_NF + 1e-6 * np.abs(expected_NF)).all()
+    assert (error_NF <= rounding.most_off * scales_NF + 1e-6 * np.abs(expected_NF)).all()
     pairs_NU = np.abs(expected_NF[:, :128]).reshape(rows, 2, 64).max(-1)
     np.testing.assert_allclose(scales_NB[:, :4:2], pairs_NU / rounding.largest, rtol=1e-5)
 
 
 @pytest.mark.parametrize("weight_format", [Q8_0, Q4_0, Q4_1])
+@pytest.mark.parametrize("rounding", Rounding, ids=lambda rounding: rounding.name)
 def test_a_gated_row_has_the_same_bits_alone_and_among_others(
-    unit: Unit, weight_format: int
+    unit: Unit, weight_format: int, rounding: Rounding
 ) -> None:
     weight = Weight(weight_format, outputs=2 * FEATURES)
     for rows in (41, 26, 5):
         x, _ = activations(rows, unit, Rounding.suiting(weight_format), size=2.0**-5)
-        together = gate(unit, weight, x, Rounding.PAIRS).by_row()
+        together = gate(unit, weight, x, rounding).by_row()
         for row in range(0, rows, 1 + rows // 16):
-            alone = gate(unit, weight, only(x, row), Rounding.PAIRS).by_row()
+            alone = gate(unit, weight, only(x, row), rounding).by_row()
             for one, many in zip(alone, together, strict=True):
                 np.testing.assert_array_equal(one[0], many[row])

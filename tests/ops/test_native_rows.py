@@ -191,6 +191,32 @@ def test_pairs_are_off_by_as_much_as_steps_of_eight_would_be(quantising: Unit) -
 
 
 @roundings
+def test_the_ends_of_the_range_fit_their_bytes(quantising: Unit, rounding: Rounding) -> None:
+    # All signs of both numbers of a pair, and next to the ends.
+    ends = np.array([1, -1, 0.9999, -0.9999, 0.5, -0.5, 0], np.float32)
+    first, second = (each.reshape(-1) for each in np.meshgrid(ends, ends))
+    x_NI = np.tile(np.repeat(np.stack([first, second], 1), 4, 1), 8)
+    x_NI[:, 32:] = 1  # so that every row has the whole range
+    out = quantize(quantising, x_NI.astype(np.float32), x_NI.shape[1], rounding)
+    values_NI, scales_NB = out.by_row()[:2]
+    off_NI = values_NI * scales_NB[:, :1] - x_NI
+    assert np.abs(off_NI).max() <= rounding.most_off / rounding.largest
+
+
+@roundings
+def test_what_is_no_number_or_infinite_stays_in_its_row(
+    quantising: Unit, rounding: Rounding
+) -> None:
+    x_NI = random_rows(5, 128)
+    whole = quantize(quantising, x_NI, 128, rounding).by_row()
+    x_NI[1, 3], x_NI[3, 70] = np.nan, np.inf
+    out = quantize(quantising, x_NI, 128, rounding).by_row()
+    for ours, before in zip(out, whole, strict=True):
+        np.testing.assert_array_equal(ours[[0, 2, 4]], before[[0, 2, 4]])
+    assert np.abs(out[0]).max() <= rounding.largest + 5
+
+
+@roundings
 def test_a_block_of_zeros_stays_zero(quantising: Unit, rounding: Rounding) -> None:
     x_NI = random_rows(2, 160)
     x_NI[1, 64:128] = 0

@@ -14,7 +14,7 @@
 // Stores and attends for one step, `batch` tasks a call, the last first if `backwards`. Memory that
 // no kernel may rely on starts as not-a-number.
 // sizes (slices, table_stride, format, layers, kv_heads, head_dim, block_tokens, layer, heads, window,
-// tokens, threads, batch, backwards, quantised, rows share lines), scale, query starts, context lengths, tables,
+// tokens, threads, batch, backwards, 0 or rounding, rows share lines), scale, query starts, context lengths, tables,
 // positions, slice_of, records, qkv, cosines, sines, y, then values, scales, offsets, scaled sums, merges
 NETGAIN_TEST void run_step(Buffers buffers) {
   const int64_t* sizes = array<int64_t>(buffers, 0);
@@ -33,7 +33,7 @@ NETGAIN_TEST void run_step(Buffers buffers) {
   args.sines = array<float>(buffers, 10);
   args.y = sizes[14] ? nullptr : array<float>(buffers, 11);
   args.y_stride = heads * dim;
-  args.out = quantized_rows(buffers, 12, heads * dim, netgain::Rounding::kTwelveBits, 0);
+  args.out = quantized_rows(buffers, 12, heads * dim, static_cast<netgain::Rounding>(sizes[14]), 0);
   netgain::rope_and_store(args, 0, tokens);
 
   netgain::AttentionPlan plan;

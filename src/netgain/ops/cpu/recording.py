@@ -182,7 +182,7 @@ class _Lowering:
                 second = self._take(Memory(node.columns, form, node.rows))
                 self._place[node, form] = second
                 self.program.ops.append(NativeOp(node, OpKind.QUANTIZE, output, second))
-        if straight not in forms:
+        if straight not in forms:  # read in other forms only, or by nobody
             self._free.append(output)
 
     def _source(self, node: Node) -> int:

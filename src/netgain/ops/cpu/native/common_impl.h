@@ -112,16 +112,16 @@ inline int32_t store_pairs(int8_t* values, const F* x, F inverse) {
 inline void quantize_blocks(const F* x, int64_t row, int64_t block, const QuantizedRows& out) {
   constexpr int vectors = kBlock / kLanes;
   const int64_t blocks = smaller(kScaleBlocks, out.blocks - block);
-  F sizes = abs(x[0]);
-  for (int i = 1; i < vectors; ++i) sizes = max(sizes, abs(x[i]));
+  F largest = abs(x[0]);
+  for (int i = 1; i < vectors; ++i) largest = max(largest, abs(x[i]));
   if (blocks == kScaleBlocks) {
-    for (int i = vectors; i < kScaleBlocks * vectors; ++i) sizes = max(sizes, abs(x[i]));
+    for (int i = vectors; i < kScaleBlocks * vectors; ++i) largest = max(largest, abs(x[i]));
   }
-  const float most = reduce_max(sizes);
+  const float most = reduce_max(largest);
   const bool any = most > 1e-30f, pairs = out.rounding == Rounding::kPairs;
-  const float largest = pairs ? kLargestOfPair : kLargest;
+  const float limit = pairs ? kLargestOfPair : kLargest;
   const float scale = any ? most * (pairs ? 1.0f / kLargestOfPair : 1.0f / kLargest) : 0.0f;
-  const F inverse = set1(any ? largest / most : 0.0f);
+  const F inverse = set1(any ? limit / most : 0.0f);
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t at = out.index(row, block + b);
     int8_t* values = out.values + at * kBlockValues;

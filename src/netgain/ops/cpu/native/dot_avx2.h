@@ -8,11 +8,7 @@ inline __m256i add_pairs(__m256i total, __m256i weights, __m256i pair) {
   return _mm256_add_epi32(total, _mm256_madd_epi16(weights, pair));
 }
 
-// One product at a time: left alone, gcc adds products up in pairs, and keeps all of them on the
-// stack until it does.
-inline void keep_in_register(__m256i& sum) { __asm__("" : "+x"(sum)); }
-
-// The products of a quad of input features, as two sums of 16 bits.
+// The products of a quad of input features, two sums of 16 bits for each output.
 inline __m256i quad_products(__m256i weights, const int8_t* quad) {
   int32_t bits;
   __builtin_memcpy(&bits, quad, sizeof bits);

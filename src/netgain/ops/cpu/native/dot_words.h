@@ -15,7 +15,7 @@ inline void add_products(__m256i words, const int8_t* pair, __m256i* total) {
     int32_t bits;
     __builtin_memcpy(&bits, pair + r * kBlockValues, sizeof bits);
     total[r] = add_pairs(total[r], words, _mm256_set1_epi32(bits));
-    __asm__("" : "+x"(total[r]));  // one product at a time, as in dot_avx2.h
+    keep_in_register(total[r]);
   }
 }
 

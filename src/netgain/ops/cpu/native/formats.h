@@ -103,13 +103,14 @@ constexpr Rounding rounding_for(WeightFormat format) {
 }
 
 inline constexpr int kLargest = 2039;         // `high` fits 8 bits
-inline constexpr int kLargestOfPair = 7900;   // k fits 8 bits
+inline constexpr int kLargestOfPair = 7900;
+static_assert(kLargestOfPair + 4 + 7 * 32 <= 64 * 127, "k fits 8 bits, and so does h");
 inline constexpr int64_t kPlane = kBlock;     // bytes of `high`, then `low` or `shared`
 inline constexpr int64_t kBlockValues = 2 * kPlane;
 inline constexpr int64_t kRowGroup = 16;
 
 struct QuantizedRows {
-  int8_t* values;  // kBlockValues bytes per block of a row, zero behind the last feature
+  int8_t* values;  // kBlockValues bytes per block of a row; of zeros behind the last feature
   float* scales;       // per block, the same for both of a pair
   int32_t* offsets;    // -8 times the sum of q: added to products with q + 8, gives those with q
   float* scaled_sums;  // scale times the sum of q

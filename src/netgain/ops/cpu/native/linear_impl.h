@@ -171,7 +171,7 @@ void linear(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t 
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
     for (int64_t row = row_begin; row < row_end; row += most) {
       const int rows = static_cast<int>(smaller(most, row_end - row));
-      // Rows of the result lie too far apart for the processor to foresee: asked for here, they are there once multiplied.
+      // Rows of the result lie too far apart to be foreseen: fetched while their sums are made.
       for (int r = 0; r < rows; ++r) __builtin_prefetch(args.y + (row + r) * args.y_stride + tile * kTile, 1, 2);
       (rows == most ? full : tile_kernel(args.weight.format, rows))(args, row, tile, out, kTile);
       add_bias(args, tile, out, kTile, rows);

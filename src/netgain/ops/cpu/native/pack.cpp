@@ -1,5 +1,7 @@
 #include "pack.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "half.h"
@@ -290,8 +292,10 @@ void pack_quantized_rows(const Rows& all) {
       int64_t rest = all.columns - block * kBlock, count = rest < kBlock ? rest : kBlock;
       float x[kBlock];
       to_floats(all.kind, source + block * source_bytes, count, x);
-      // What follows the last column meets activations of zero: let it not widen the range.
-      for (int64_t i = count; i < kBlock; ++i) x[i] = x[0];
+      // What follows the last column meets activations of next to zero (Rounding::kPairs): as small as may be
+      // without widening the range.
+      const float* least = std::min_element(x, x + count, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+      std::fill(x + count, x + kBlock, *least);
       pack_float_block<format>(x, locate<format>(all.codes, tile + block * kBytes, to % kTile));
     }
   }

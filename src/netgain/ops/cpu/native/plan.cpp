@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 
 #include "philox.h"
 #include "shaping.h"
@@ -82,6 +83,13 @@ int Plan::add_value(int64_t capacity, int64_t columns, int form, bool logit_rows
 }
 
 void Plan::add(const NgOp& op) {
+  if (op.kind == kNgLinear || op.kind == kNgGated) {
+    const auto format = static_cast<WeightFormat>(op.weight_format);
+    const Value& in = values_[static_cast<size_t>(op.in)];
+    if (in.quantized != is_quantized(format) || (in.quantized && in.rows.rounding != rounding_for(format))) {
+      throw std::invalid_argument("a matrix reads activations in another form");
+    }
+  }
   const int index = static_cast<int>(ops_.size());
   ops_.push_back(op);
   if (op.kind == kNgEmbed) token_limit_ = op.rows;

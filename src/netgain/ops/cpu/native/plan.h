@@ -93,7 +93,7 @@ class Plan final : public Program {
        int64_t pairs);
 
   int add_group(const NgGroup& group);
-  // Memory for one value: [tokens or logit rows, at most `capacity`][columns], float32 or a Rounding.
+  // Memory for one value: [tokens or logit rows, at most `capacity`][columns]. `form`: 0 float32, else a Rounding.
   int add_value(int64_t capacity, int64_t columns, int form, bool logit_rows);
   void add(const NgOp& op);
   // `logits`: the value that draws read, the last operation's result. If that is a linear layer, a
@@ -124,7 +124,7 @@ class Plan final : public Program {
   struct Value {
     int64_t capacity, columns;  // rows, features
     bool quantized, logit_rows;
-    float* x;            // one of both, null or empty the other
+    float* x;            // null if quantised: `rows` is used then
     QuantizedRows rows;
   };
   struct Group {

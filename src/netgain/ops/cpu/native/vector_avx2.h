@@ -111,6 +111,9 @@ inline void store_int8(int8_t* p, F x) {
   __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(halves, halves));
 }
+// What is added up so adds one product at a time: left alone, gcc adds products up in pairs, and keeps all of
+// them on the stack until it does.
+inline void keep_in_register(__m256i& sum) { __asm__("" : "+x"(sum)); }
 // Four vectors by quads of lanes: the first of each pair of quads, and the second.
 inline void split_quads(const F* x, F* first, F* second) {
   for (int i = 0; i < 2; ++i) {
