@@ -345,14 +345,14 @@ def test_the_journal_holds_everything_that_happened(default_gguf: Path) -> None:
 def test_a_failed_step_is_told_to_every_stream_that_was_in_it(
     llm: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("no memory left")
 
     params = SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True)
     streams = [llm.stream(prompt, params) for prompt in PROMPTS[:2]]
     for stream in streams:
         next(stream)
-    monkeypatch.setattr(llm._engine.executor, "_forward", fail)
+    monkeypatch.setattr(llm._engine.executor._runner, "run", fail)
     for stream in streams:
         with pytest.raises(NetgainError, match="no memory left"):
             list(stream)

@@ -129,7 +129,7 @@ class DeviceState:
         return arrays
 
     def append(self, arrays: StepArrays, tokens: Sequence[int]) -> None:
-        """Adds the sampled tokens, so that the next step may use them before anyone hears."""
+        """Adds the sampled tokens, which the next step may use."""
         places_N = arrays.places_N
         self._tokens_PT[places_N, self._lengths_P[places_N]] = tokens
         self._lengths_P[places_N] += 1

@@ -1,30 +1,20 @@
 """Runs steps in this process, on one thread."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from netgain.engine.clock import Clock
 from netgain.engine.device_state import DeviceState, StepArrays
 from netgain.engine.events import Event, StepDone
 from netgain.engine.messages import RequestId
-from netgain.engine.step import PromptEmbedding, Slice, Step, StepId, StepResult
+from netgain.engine.step import Step, StepId, StepResult
 from netgain.engine.token_logprobs import with_logprobs
 from netgain.ops.backend import StepRunner
-from netgain.ops.scores import Scores
 
 _log: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _More:
-    """What a step brought beside tokens."""
-
-    arrays: StepArrays
-    scores: Scores
-    embeddings: list[PromptEmbedding]
 
 
 class LocalExecutor:
@@ -59,37 +49,38 @@ class LocalExecutor:
 
     def run(self, step: Step) -> StepResult:
         """Runs one step and returns; for warm-up, on the device thread."""
-        started_ns = self._clock.now_ns()
-        self._state.apply(step)
-        tokens, more = self._forward(step.slices)
-        result = StepResult(step.id, tuple(tokens), started_ns, self._clock.now_ns())
-        if more is None:
-            return result
-        return replace(
-            with_logprobs(result, more.arrays, more.scores), embeddings=tuple(more.embeddings)
-        )
+        result, arrays = self._compute(step)
+        self._state.append(arrays, result.tokens)
+        return result
 
     def release(self, request_ids: Iterable[RequestId]) -> None:
         """Forgets requests given to `run`."""
         self._state.apply(Step(StepId(0), (), released=tuple(request_ids)))
 
-    def _forward(self, slices: Sequence[Slice]) -> tuple[list[int], _More | None]:
-        arrays = self._state.arrays(slices)
+    def _compute(self, step: Step) -> tuple[StepResult, StepArrays]:
+        """The step's result, and the arrays that its tokens are still to be appended by."""
+        started_ns = self._clock.now_ns()
+        self._state.apply(step)
+        arrays = self._state.arrays(step.slices)
         if arrays.wanted is None:
             tokens = self._runner.run(arrays.inputs, arrays.draws)
-            self._state.append(arrays, tokens)
-            return tokens, None
+            return StepResult(step.id, tuple(tokens), started_ns, self._clock.now_ns()), arrays
         made = self._runner.run_scored(arrays.inputs, arrays.draws, arrays.wanted)
-        self._state.append(arrays, made.tokens)
         embeddings = self._state.pool(arrays, made.hidden_HE)
-        return made.tokens, _More(arrays, made.scores, embeddings)
+        result = StepResult(step.id, tuple(made.tokens), started_ns, self._clock.now_ns())
+        scored = with_logprobs(result, arrays, made.scores)
+        return replace(scored, embeddings=tuple(embeddings)), arrays
 
     def _run(self, step: Step) -> None:
         started_ns = self._clock.now_ns()
+        arrays = None
         try:
-            result = self.run(step)
+            result, arrays = self._compute(step)
         except Exception as error:
             # The step's requests end with the reason; the engine goes on with others.
             _log.exception("step %d failed", step.id)
             result = StepResult(step.id, (), started_ns, self._clock.now_ns(), repr(error))
         self._post(StepDone(result))
+        if arrays is not None:
+            # While whoever hears of the step wakes up; the next one is computed on this thread too.
+            self._state.append(arrays, result.tokens)
