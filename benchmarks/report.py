@@ -45,10 +45,12 @@ def instruction_sets() -> list[str]:
 
 
 def command() -> str:
-    """How this benchmark was started."""
+    """How this benchmark was started, with the instruction set if one was chosen."""
     spec = sys.modules["__main__"].__spec__
     name = spec.name.removesuffix(".__main__") if spec else Path(sys.argv[0]).name
-    return shlex.join(["python", "-m", name, *sys.argv[1:]])
+    isa = os.environ.get("NETGAIN_ISA")
+    chosen = f"NETGAIN_ISA={shlex.quote(isa)} " if isa else ""
+    return chosen + shlex.join(["python", "-m", name, *sys.argv[1:]])
 
 
 def write(
